@@ -1,0 +1,31 @@
+"""
+datapipe: one YAML file to a language-model training set that can be explained.
+
+    import datapipe
+
+    built = datapipe.build(datapipe.load("manifest.yaml"))      # a new version, or the one that is there
+    with datapipe.open(built.path) as books:                    # its books, and its tables in DuckDB
+        print(books.funnel())
+    datapipe.verify(built.path).ok
+"""
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+__all__ = ["build", "load", "open", "verify"]
+
+if TYPE_CHECKING:
+    from datapipe.api import build, load, open, verify  # noqa: A004  the verb of the API
+
+
+def __getattr__(name: str) -> object:
+    """The verbs, loaded on first use: duckdb, pyarrow and numba take half a second."""
+    if name in __all__:
+        from datapipe import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'datapipe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

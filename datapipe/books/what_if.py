@@ -1,0 +1,232 @@
+"""
+Other bounds, answered from the stored signals: what would leave instead, and what that cannot know.
+
+Filters are judged again for every document that would reach them.  What stands between or after them (dedup) is
+taken as it was: which of the documents that newly arrive it would drop is not known, and is counted as such.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from datapipe.books.library import DEDUP, Books
+from datapipe.errors import ManifestError
+
+EXPRESSION = re.compile(r"(?:(\d+):)?([^=]+)\.(min|max)\s*=\s*(.+)")
+
+
+@dataclass
+class Filter:
+    """A filter stage with bounds: signal -> {min, max}."""
+
+    place: int
+    keep: dict[str, dict[str, float | None]]
+    only: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A source at a filter: dropped there now and then; `added` leave that did not, `rescued` the other way round."""
+
+    stage: str
+    source: str
+    now: int
+    then: int
+    added: int
+    rescued: int
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """
+    changes:   by filter and source
+    lost:      of the documents kept or unused now, those that would leave: documents, bytes, tokens, by source
+    unknown:   what stored signals cannot say, a sentence each
+    """
+
+    bounds: dict[str, dict[str, dict[str, float | None]]]
+    changes: list[Change]
+    lost: dict[str, dict[str, int]]
+    arriving: dict[str, int]
+    unknown: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def what_if(books: Books, expressions: Sequence[str]) -> WhatIf:
+    """
+    What `word_count.min=30` would change; `none` takes a bound away, `2:word_count.min=30` names the filter's place.
+    """
+    filters = _filters(books)
+    for expression in expressions:
+        _set(expression, filters, _stored(books))
+    _simulate(books, filters)
+    titles = {stage.place: stage.title for stage in books.manifest.stages}
+    return WhatIf(
+        {titles[place]: entry.keep for place, entry in filters.items()},
+        _changes(books, filters, titles),
+        _lost(books),
+        dict(
+            books.query(
+                "select source, count(*) from sim where later is null and place is not null group by 1 order by 1"
+            )
+        ),
+        _unknown(books, titles),
+    )
+
+
+def _filters(books: Books) -> dict[int, Filter]:
+    stages = books.manifest.manifest.get("stages") or []
+    filters = {
+        place: Filter(place, {signal: dict(ends) for signal, ends in stage["keep"].items()}, stage.get("only") or {})
+        for place, stage in enumerate(stages, 1)
+        if stage["stage"] == "filter"
+    }
+    if not filters:
+        raise ManifestError("--what-if: this build has no filter stage")
+    return filters
+
+
+def _stored(books: Books) -> list[str]:
+    if not books.has("signals"):
+        raise ManifestError("--what-if: this build stores no signals")
+    columns = books.db.execute('select * exclude ("#part", "#row") from signals limit 0').description or []
+    return [str(column[0]) for column in columns]
+
+
+def _set(expression: str, filters: dict[int, Filter], stored: list[str]) -> None:
+    """Lay one expression over the bounds."""
+    match = EXPRESSION.fullmatch(expression.strip())
+    if not match:
+        raise ManifestError(f"--what-if {expression}: expected SIGNAL.min=NUMBER or SIGNAL.max=NUMBER (or =none)")
+    place, signal, end, value = match[1], match[2].strip(), match[3], match[4].strip()
+    if signal not in stored:
+        raise ManifestError(f"--what-if {expression}: no signal {signal} is stored; there are: {', '.join(stored)}")
+    bound = _number(expression, value)
+    filters[_place(expression, place, signal, filters)].keep.setdefault(signal, {"min": None, "max": None})[end] = bound
+
+
+def _number(expression: str, value: str) -> float | None:
+    if value.lower() in ("none", "null"):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not math.isfinite(number):
+        raise ManifestError(f"--what-if {expression}: {value} is no number, and not `none`")
+    return number
+
+
+def _place(expression: str, place: str | None, signal: str, filters: dict[int, Filter]) -> int:
+    """Which filter is meant: the one named, the one that bounds the signal, or the only one."""
+    if place is not None:
+        if int(place) not in filters:
+            raise ManifestError(f"--what-if {expression}: stage {place} is no filter; filters: {_names(filters)}")
+        return int(place)
+    fits = [number for number, entry in filters.items() if signal in entry.keep] or list(filters)
+    if len(fits) > 1:
+        raise ManifestError(
+            f"--what-if {expression}: which filter? write {fits[0]}:{expression}; filters: {_names(filters)}"
+        )
+    return fits[0]
+
+
+def _names(filters: dict[int, Filter]) -> str:
+    return ", ".join(f"{place} ({', '.join(entry.keep)})" for place, entry in filters.items())
+
+
+def _fails(entry: Filter) -> str:
+    """SQL: the document is judged by the filter, and outside a bound; null is outside of every bound."""
+    ends = [
+        f"not coalesce({column} {sign} {value!r}::double and not isnan({column}), false)"
+        for signal, bound in entry.keep.items()
+        for end, sign in (("min", ">="), ("max", "<="))
+        if (value := bound.get(end)) is not None and (column := f"{_name('s', signal)}::double")
+    ]
+    columns = {"source": "f.source", "lang": "d.lang", "snapshot": "f.snapshot"}
+    judged = [
+        f"coalesce({columns[key]} in ({', '.join(_quoted(value) for value in values)}), false)"
+        for key, values in entry.only.items()
+        if values
+    ]
+    return " and ".join([*judged, f"({' or '.join(ends) or 'false'})"])
+
+
+def _name(table: str, column: str) -> str:
+    return f'{table}."' + column.replace('"', '""') + '"'
+
+
+def _quoted(value: str) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _simulate(books: Books, filters: dict[int, Filter]) -> None:
+    """
+    Table `sim`: a row a document: source, place (now, null: kept or unused), later (the same with the new bounds).
+
+    Walks the stages in order; a stage that is no filter drops whom it dropped, of those that reach it.
+    """
+    fails = ", ".join(f"{_fails(entry)} as fails_{place}" for place, entry in filters.items())
+    later = ["case"]
+    for stage in books.manifest.stages:
+        condition = f"fails_{stage.place}" if stage.place in filters else f"place = {stage.place}"
+        later.append(f"when {condition} then {stage.place}")
+    books.db.execute(
+        f"create or replace temp table sim as select *, {' '.join(later)} end::integer as later from ("
+        f"select f.doc_id, f.source, f.bytes, f.tokens, f.place, {fails} "
+        "from fates f join documents d using (part, row) "
+        'join signals s on s."#part" = f.part and s."#row" = f.row)'
+    )
+
+
+def _changes(books: Books, filters: dict[int, Filter], titles: dict[int, str]) -> list[Change]:
+    rows = [
+        (titles[place], *row)
+        for place in filters
+        for row in books.query(
+            "select source, count(*) filter (place = $p), count(*) filter (later = $p), "
+            "count(*) filter (later = $p and place is distinct from $p), "
+            "count(*) filter (place = $p and later is distinct from $p) from sim "
+            "where place = $p or later = $p group by source order by source".replace("$p", str(place))
+        )
+    ]
+    return [Change(*row) for row in rows]
+
+
+def _lost(books: Books) -> dict[str, dict[str, int]]:
+    rows = books.query(
+        "select source, count(*), sum(bytes)::bigint, coalesce(sum(tokens), 0)::bigint from sim "
+        "where place is null and later is not null group by source order by source"
+    )
+    return {source: {"documents": n, "bytes": size, "tokens": tokens} for source, n, size, tokens in rows}
+
+
+def _unknown(books: Books, titles: dict[int, str]) -> list[str]:
+    """Who newly arrives at a dedup, and who was dropped as a duplicate of one that would leave."""
+    sentences: list[str] = []
+    for stage in books.manifest.stages:
+        if stage.stage not in DEDUP:
+            continue
+        place = stage.place
+        arriving = books.query(f"select count(*) from sim where place < {place} and (later is null or later > {place})")
+        if arriving[0][0]:
+            sentences.append(
+                f"{arriving[0][0]:,} documents would newly reach {titles[place]}; how many of them it would drop, "
+                "or drop because of them, only a build can say"
+            )
+        freed = books.query(
+            "select count(*) from ledger l join sim kept on kept.doc_id = l.evidence->>'$.kept' "
+            "join sim s on s.doc_id = l.doc_id "
+            f"where l.decides and l.stage = ? and s.later = {place} and kept.later < {place}",
+            [titles[place]],
+        )
+        if freed[0][0]:
+            sentences.append(
+                f"{freed[0][0]:,} documents were dropped by {titles[place]} for one that would leave before it; "
+                "some of them would stay instead"
+            )
+    return sentences

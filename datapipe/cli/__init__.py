@@ -1,0 +1,119 @@
+"""
+The command line.  One file a command, loaded on call: `datapipe --help` imports none of the heavy libraries.
+
+Exit status: 0 done, 1 a bug of ours, 2-8 see errors.py, 130 and 143 stopped by SIGINT and SIGTERM.
+"""
+
+import importlib
+import io
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+COMMANDS = ("build", "show", "verify", "clean")
+
+
+class Commands(click.Group):
+    """A group that loads a command's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"datapipe.cli.{cmd_name}"), cmd_name)
+
+
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from datapipe import __version__
+
+        click.echo(f"datapipe {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def cli() -> None:
+    """
+    One YAML file to a language-model training set that can be explained.
+
+    Exit status: 0 done, 2 wrong flag or manifest, 3 input cannot be used, 4 bytes differ from what was recorded,
+    5 made from other inputs or by another recipe, 6 a limit says no, 7 not everything could be seen,
+    8 the machine says no, 130 and 143 stopped, 1 a bug of ours.
+    """
+
+
+class Stopped(BaseException):
+    """SIGINT or SIGTERM came.  No Exception, so that nothing that handles errors takes it for one."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+
+_stopped: list[int] = []
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    """The first signal ends the work in order; the second ends the process: what is committed stays in any case."""
+    if _stopped:
+        os._exit(128 + number)
+    _stopped.append(number)
+    raise Stopped(number)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its status."""
+    _stopped.clear()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # texts of every script, on terminals that cannot show them
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # a shell's background job ignores SIGINT, and should
+            signal.signal(number, _stop)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """The exit status of a command line; what went wrong is said on stderr."""
+    try:
+        with cli.make_context("datapipe", args) as ctx:
+            cli.invoke(ctx)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # who reads has seen enough; and the flush at exit must not say it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort, Stopped) as stop:
+        return _say_stopped(stop.number if isinstance(stop, Stopped) else signal.SIGINT)
+    except Exception as error:  # noqa: BLE001  the border of the program: every error becomes a status here
+        return _say_stopped(_stopped[0]) if _stopped else _say(error)
+    return 0
+
+
+def _say_stopped(number: int) -> int:
+    click.echo("stopped; the same command goes on where this one was", err=True)
+    return 128 + number
+
+
+def _say(error: Exception) -> int:
+    from datapipe.cli.trouble import known
+
+    if status := known(error):
+        click.echo(f"error: {status.message}", err=True)
+        return status.number
+    traceback.print_exception(error)
+    click.echo("error: this is a bug of datapipe; the lines above say where", err=True)
+    return 1

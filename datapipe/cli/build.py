@@ -1,0 +1,89 @@
+"""datapipe build"""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from datapipe.cli.command import FILE, PATH, Command, Size, json_option
+
+if TYPE_CHECKING:
+    from datapipe.build_manifest import Built, DryRun
+
+
+@click.command(cls=Command)
+@click.argument("manifest", type=FILE)
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), help="Threads; the result does not depend on it.  [default: cores]"
+)
+@click.option(
+    "--memory", type=Size(), default="4GB", show_default=True, help="What the build may use; the same result."
+)
+@click.option("--output", type=PATH, help="Where builds lie, in place of the manifest's `output`.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done: files, work units, disk, memory, pins.")
+@click.option(
+    "--documents", type=click.IntRange(1), metavar="N", help="With --dry-run: the holdout fraction for N documents."
+)
+@json_option
+def build(
+    manifest: Path,
+    workers: int | None,
+    memory: int,
+    output: Path | None,
+    dry_run: bool,
+    documents: int | None,
+    as_json: bool,
+) -> None:
+    """
+    Build the data set that a manifest describes.
+
+    What earlier builds have done is not done again; the same recipe on the same inputs makes nothing new.
+    """
+    if documents and not dry_run:
+        raise click.UsageError("--documents needs --dry-run")
+    if memory < 256_000_000:
+        raise click.BadParameter("needs 256MB or more", param_hint="--memory")
+
+    from datapipe import manifest as manifests
+    from datapipe import pipeline
+    from datapipe.build_manifest import Built, DryRun
+    from datapipe.cli.progress import Progress
+
+    asked = manifests.load(manifest)
+    with Progress() as progress:
+        answer = pipeline.build(
+            asked,
+            workers=workers or len(os.sched_getaffinity(0)),
+            memory=memory,
+            output=output,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    if isinstance(answer, DryRun):
+        _dry(answer, documents, as_json)
+    elif isinstance(answer, Built):
+        _built(answer, as_json)
+
+
+def _built(built: "Built", as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(built.as_json()))
+        return
+    from datapipe.cli.summary import summary
+
+    click.echo(summary(built))
+
+
+def _dry(dry: "DryRun", documents: int | None, as_json: bool) -> None:
+    fraction = dry.holdout_fraction(documents) if documents else None
+    if as_json:
+        click.echo(json.dumps(dry.as_json() | ({"holdout_fraction": fraction} if documents else {})))
+        return
+    from datapipe.cli.summary import plan
+
+    click.echo(plan(dry))
+    if documents:
+        known = f"fraction: {fraction:.6g}" if fraction is not None else "not known: the number of documents is not"
+        click.echo(f"\nholdout of about {documents:,} documents: {known}")

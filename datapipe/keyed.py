@@ -1,0 +1,47 @@
+"""
+Keyed decisions and canonical JSON: where nothing may depend on order, host, clock or chance.
+
+Every decision (sample, holdout, copies, bucket, row, verify, tokenizer) is the xxh3_64 of a canonical
+list that starts with its purpose, so no decision follows another.
+"""
+
+import datetime
+import json
+from fractions import Fraction
+
+import xxhash
+
+WHOLE = 1 << 64
+
+
+def canonical(value: object) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, ASCII, ISO dates; NaN and infinities raise ValueError."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_date
+    ).encode("ascii")
+
+
+def _date(value: object) -> str:
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    raise TypeError(f"no canonical JSON for {type(value).__name__}")
+
+
+def keyed(purpose: str, salt: str | int | None, *key: object) -> int:
+    """64 bits that decide: xxh3_64 (seed 0) of the canonical JSON [purpose, salt, key...]."""
+    return xxhash.xxh3_64_intdigest(canonical([purpose, salt, *key]))
+
+
+def bound(fraction: float) -> int:
+    """keyed(...) < bound(f) holds for a share f of all keys: floor(f x 2^64), exactly."""
+    return int(Fraction(fraction) * WHOLE)
+
+
+def text_id(data: bytes) -> str:
+    """32 hex digits that name bytes: xxh3_128, big-endian as xxHash prints it."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def doc_id(source: str, own_id: str | None, raw_hash: str, n: int) -> str:
+    """The name of a document: the same in every build and every layout of files."""
+    return text_id(canonical([source, own_id, raw_hash, n]))

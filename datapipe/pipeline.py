@@ -1,0 +1,232 @@
+"""
+The whole path from a manifest to shards.
+
+`build` is the path; what it calls says what happens there.  Everything that decides bytes is in the manifest, the
+inputs and the code, so a build that was killed goes on where it was, and one that was made is found again.
+"""
+
+import datetime
+import os
+import platform
+import resource
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from datapipe import build_manifest, edits, limits, mix, read, record, shards, signals, stages, text, tokens
+from datapipe.build_manifest import Built, DryRun, Record, SourceInput
+from datapipe.documents import Documents, Work
+from datapipe.errors import PolicyError
+from datapipe.kernels import unicode
+from datapipe.manifest import Manifest
+from datapipe.read import Plan, ReadResult
+from datapipe.stages import bands, signal_units
+from datapipe.tokens import Tokenizer
+
+Progress = Callable[[str, int, int | None], None]
+
+# whatever decides bytes and has no unit of its own; raise the number when its output changes
+VERSIONS = {
+    "admit": 1,
+    "filter": 1,
+    "holdout": 1,
+    "exact_dedup": 1,
+    "near_dedup": 1,
+    "mix": 1,
+    "pack": 1,
+    "shards": 1,
+}
+
+
+def build(
+    manifest: Manifest,
+    *,
+    workers: int,
+    memory: int,
+    output: Path | None = None,
+    dry_run: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> Built | DryRun:
+    """
+    Manifest to shards: a new version, or the one that the same recipe on the same inputs has made before.
+
+    workers: threads;  memory: bytes;  output: where builds lie.  None of them decides what is made.
+    """
+    clock = _Clock(workers)
+    asked = _ask(manifest, output, workers)
+    if dry_run:
+        return _dry_run(asked)
+    if found := build_manifest.find(asked.home, asked.recipe_id):
+        return Built(*found, existing=True)
+
+    with Work(asked.output, manifest.name, workers=workers, memory=memory) as work:
+        result = read.run(asked.plan, manifest, work, _steps(progress, "reading", len(asked.plan.units)))
+        staging = work.folder("staging")
+        staging.mkdir()
+        read.write_refused(result, staging)
+        _hold(read.over_limits(result, manifest), staging, asked.home)
+        docs = read.admit(result, manifest, work)
+
+        for place, stage in enumerate(manifest.stages, 1):
+            progress(f"{place}:{stage.stage}", 0, None)
+            docs.apply(stage.stage, place, stages.judge(stage, docs))
+        if messages := limits.over_limits(docs, manifest):
+            _tables(docs, manifest, staging)
+            _hold(messages, staging, asked.home)
+
+        tokenizer, splits = _tokens_to_shards(docs, manifest, staging, progress)
+        _tables(docs, manifest, staging)
+        made = _record(asked, manifest, result, docs, tokenizer, splits)
+        done = build_manifest.commit(made, staging, asked.home, lambda: clock.run(*docs.count("true")), workers)
+        return Built(done.path, done.manifest, done.existing, _warnings(result), work.store.ran, work.store.reused)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known before work: the plan, the recipe, where it goes."""
+
+    plan: Plan
+    output: Path
+    home: Path
+    recipe_id: str
+    name: str
+    stages: tuple[str, ...]
+
+
+def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
+    tokenizer = tokens.check(manifest)
+    plan = read.plan(manifest, workers=workers)
+    output = output or manifest.resolve(str(manifest.output))
+    recipe_id = build_manifest.recipe_id(
+        manifest.recipe(), plan.recipe_inputs, tokenizer=tokenizer and tokenizer.sha256,
+        versions=_versions(), unicode=unicode.VERSION,
+    )  # fmt: skip
+    names = tuple(f"{place}:{stage.stage}" for place, stage in enumerate(manifest.stages, 1))
+    return Asked(plan, output, output / manifest.name, recipe_id, manifest.name, names)
+
+
+def _versions() -> dict[str, int]:
+    """The VERSION of everything that decides bytes."""
+    mine = {"read": read.VERSION, "sample": read.SAMPLE_VERSION, "text": text.VERSION, "signals": signals.VERSION,
+            "signatures": bands.VERSION, "tokens": tokens.VERSION, "train_tokenizer": tokens.TRAIN_VERSION}  # fmt: skip
+    return VERSIONS | mine | {f"edit:{name}": version for name, version in edits.VERSIONS.items()}
+
+
+def _tokens_to_shards(
+    docs: Documents, manifest: Manifest, staging: Path, progress: Progress
+) -> tuple[Tokenizer | None, dict | None]:
+    """From documents that stay to packed sequences; without a tokenizer the build ends before."""
+    progress("tokenizer", 0, None)
+    tokenizer = tokens.prepare(manifest, docs)
+    if tokenizer is None:
+        docs.work.db.execute("create or replace table taken (doc bigint, copies integer, tokens bigint)")
+        return None, None
+    (staging / "tokenizer.json").write_bytes(tokenizer.data)
+    progress("tokens", 0, None)
+    tokenized = tokens.tokenize(docs, tokenizer)
+    docs.apply("tokens", len(manifest.stages) + 1, tokenized.verdict)
+    mixture = mix.mix(docs, manifest)
+    progress("shards", 0, None)
+    splits = shards.write(docs, tokenized, tokenizer, manifest, staging)
+    splits["train"]["mixture"] = mixture
+    return tokenizer, splits
+
+
+def _tables(docs: Documents, manifest: Manifest, staging: Path) -> None:
+    """Every table of the build but the shards."""
+    docs.work.db.execute("create table if not exists taken (doc bigint, copies integer, tokens bigint)")
+    record.write_fates(docs, staging)
+    record.write_documents(docs, staging / "documents", manifest.documents)
+    if names := signal_units.names_in_use(manifest.stages):
+        signal_units.write_signals(docs, names, staging / "signals")
+    if any(stage.stage == "near_dedup" for stage in manifest.stages):
+        bands.write_signatures(docs, staging / "signatures.parquet")
+        bands.write_bands(docs, staging / "bands.parquet")
+
+
+def _hold(messages: list[str], staging: Path, home: Path) -> None:
+    """A limit says no: no version is made, and the tables that show why are kept."""
+    if messages:
+        failed = build_manifest.fail(staging, home)
+        raise PolicyError("\n".join([*messages, f"no version was made; the tables lie in {failed}"]))
+
+
+def _record(
+    asked: Asked, manifest: Manifest, result: ReadResult, docs: Documents, tokenizer: Tokenizer | None,
+    splits: dict | None,
+) -> Record:  # fmt: skip
+    return Record(
+        name=manifest.name,
+        recipe_id=asked.recipe_id,
+        manifest=manifest.as_written(),
+        inputs=result.inputs,
+        reports=docs.reports,
+        sources=sorted(manifest.sources),
+        tokenizer=tokenizer,
+        splits=splits,
+        edits=result.edits,
+    )
+
+
+def _warnings(result: ReadResult) -> tuple[str, ...]:
+    return tuple(
+        f"source {book['source']}: {book['path']} is damaged ({book['damaged']}); its whole records were kept"
+        for book in result.inputs
+        if book["damaged"]
+    )
+
+
+def _dry_run(asked: Asked) -> DryRun:
+    plan, found = asked.plan, build_manifest.find(asked.home, asked.recipe_id)
+    text_bytes = sum(one.weight for one in plan.inputs)
+    return DryRun(
+        name=asked.name,
+        recipe_id=asked.recipe_id,
+        sources=tuple(
+            SourceInput(name, len(inputs), sum(one.bytes for one in inputs), plan.pins[name])
+            for name, inputs in plan.sources.items()
+        ),
+        units={"read": len(plan.units)},
+        stages=asked.stages,
+        disk=text_bytes * 3 // 2,
+        memory=min(4_000_000_000, 400_000_000 + text_bytes),
+        documents=None,
+        existing=found[0] if found else None,
+    )
+
+
+def _steps(progress: Progress, what: str, total: int) -> Callable[[int], None]:
+    """Counts what units.run reports, from many threads."""
+    lock, done = threading.Lock(), [0]
+
+    def step(n: int) -> None:
+        with lock:
+            done[0] += n
+            progress(what, done[0], total)
+
+    return step
+
+
+@dataclass
+class _Clock:
+    """What manifest.json says of the run; no digest counts it."""
+
+    workers: int
+    started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+    start: float = field(default_factory=time.monotonic)
+
+    def run(self, documents: int, text_bytes: int) -> dict:
+        seconds = time.monotonic() - self.start
+        return {
+            "started": self.started,
+            "seconds": round(seconds, 3),
+            "workers": self.workers,
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "throughput": {
+                "documents_per_second": round(documents / seconds, 1),
+                "megabytes_per_second": round(text_bytes / 1e6 / seconds, 3),
+            },
+            "host": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+        }

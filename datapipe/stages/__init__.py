@@ -1,0 +1,26 @@
+"""
+The stages of a manifest: each judges the documents that are alive, and says which leave and why.
+
+A stage does not delete, edit or print; `Documents.apply` writes its verdict into the books.  To add one, write a file
+here with judge(spec, docs) -> Verdict, and name it and its manifest entry in JUDGES.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from datapipe.documents import Documents, Verdict
+from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup
+from datapipe.stages import exact_dedup, holdout, near_dedup
+from datapipe.stages import filter as filters
+
+JUDGES: dict[type, Callable[[Any, Documents], Verdict]] = {
+    Filter: filters.judge,
+    Holdout: holdout.judge,
+    ExactDedup: exact_dedup.judge,
+    NearDedup: near_dedup.judge,
+}
+
+
+def judge(spec: Filter | Holdout | ExactDedup | NearDedup, docs: Documents) -> Verdict:
+    """What a stage of the manifest says about the documents that are alive."""
+    return JUDGES[type(spec)](spec, docs)

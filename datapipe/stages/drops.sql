@@ -1,0 +1,8 @@
+-- in: {pairs} (doc, kept, value double, shown varchar), documents;  ?: the rule
+-- out: {table} (doc, rule, value, evidence, decides, kept); evidence is canonical JSON
+insert into {table}
+select p.doc, ?, p.value,
+       '{"jaccard":' || p.shown || ',"kept":"' || replace(k.doc_id::varchar, '-', '') || '"}', true, p.kept
+from {pairs} p
+join documents k on k.doc = p.kept
+order by p.doc

@@ -1,0 +1,113 @@
+"""
+Holdout: sets validation documents apart, by group, before any dedup stage looks at them.
+
+Membership is decided by a salt of its own and the group's key alone, so it is the same in all builds: no document
+added, no seed and no order of files moves another one.
+"""
+
+import json
+from collections.abc import Iterator
+from json.encoder import encode_basestring_ascii
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from datapipe.documents import Documents, Part, Verdict
+from datapipe.keyed import bound, canonical
+from datapipe.manifest import Holdout
+
+MAPPED = ("id", "group", "date", "version", "snapshot", "lang")  # columns of the stored documents
+GROUPS = pa.schema([("doc", pa.int64()), ("value", pa.string())])
+CHOSEN = pa.schema([("key", pa.string())])
+
+
+def judge(spec: Holdout, docs: Documents) -> Verdict:
+    """
+    Marks: `split` of the documents of chosen groups, and `group` where `by` names the field.
+
+    All documents are marked, those that an earlier stage dropped too: a group is never on both sides.
+    """
+    marks = {}
+    if spec.by:
+        _read_groups(docs, spec.by)
+        marks["group"] = "holdout_groups"
+    _choose(docs, spec)
+    marks["split"] = "holdout_split"
+    groups, documents = docs.work.db.execute(
+        "select count(distinct k.key), count(*) from holdout_split s join holdout_keys k using (doc) "
+        "join documents d using (doc) where d.place is null"
+    ).fetchall()[0]
+    notes = {
+        "before_dedup": True,
+        "by": spec.by,
+        "salt": spec.salt,
+        "fraction": spec.fraction,
+        "groups": groups,
+        "documents": documents,
+    }
+    return Verdict(marks=marks, notes=notes)
+
+
+def chosen(salt: str, keys: list[str], fraction: float) -> list[bool]:
+    """Whether each group is validation: keyed("holdout", salt, key) < bound(fraction), without a JSON list for each."""
+    head, limit = canonical(["holdout", salt])[:-1] + b",", bound(fraction)
+    return [
+        xxhash.xxh3_64_intdigest(head + encode_basestring_ascii(key).encode("ascii") + b"]") < limit for key in keys
+    ]
+
+
+def _choose(docs: Documents, spec: Holdout) -> None:
+    """Tables holdout_keys (doc, key) and holdout_split (doc, value 'validation')."""
+    db = docs.work.db
+    source = "left join holdout_groups g using (doc)" if spec.by else ""
+    key = 'coalesce(g.value, d."group")' if spec.by else 'd."group"'
+    db.execute(f"create or replace table holdout_keys as select doc, {key} as key from documents d {source}")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with db.cursor().sql("select distinct key from holdout_keys").to_arrow_reader(65_536) as reader:
+            for batch in reader:
+                keys = batch.column(0).to_pylist()
+                yield batch.filter(pa.array(chosen(spec.salt, keys, spec.fraction), pa.bool_())).cast(CHOSEN)
+
+    # collected before they go back into the database: a query must not wait for another one's rows
+    table = pa.Table.from_batches(batches(), CHOSEN)
+    cursor = db.cursor()
+    cursor.register("chosen", table)
+    cursor.execute(
+        "create or replace table holdout_split as "
+        "select doc, 'validation' as value from holdout_keys semi join chosen using (key)"
+    )
+
+
+def _read_groups(docs: Documents, by: str) -> None:
+    """Table holdout_groups (doc, value): the field `by` of every document that has it, read from the parts."""
+    db = docs.work.db
+    db.execute("create or replace table holdout_groups (doc bigint, value varchar)")
+    cursor = db.cursor()
+    for part in docs.parts:
+        query = "select row, doc from documents where part = ? order by row"
+        found = db.execute(query, [part.number]).fetchnumpy()
+        rows, names = found["row"].astype(np.int32), found["doc"].astype(np.int64)
+        for here, values in _values(part, by, rows):
+            docs_here = names[rows.searchsorted(here)]
+            batch = pa.record_batch([pa.array(docs_here), values], schema=GROUPS)
+            cursor.register("batch", pa.Table.from_batches([batch.filter(values.is_valid())]))
+            cursor.execute("insert into holdout_groups select doc, value from batch")
+            cursor.unregister("batch")
+
+
+def _values(part: Part, by: str, rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """(rows, values as text) of a mapped or an extra field; null where a document has none."""
+    column = by if by in MAPPED else "extra"
+    for here, table in part.batches([column], rows):
+        values = table[column].combine_chunks()
+        if column == "extra":
+            values = pa.array([_text(extra, by) for extra in values.to_pylist()], pa.string())
+        yield here, values
+
+
+def _text(extra: str | None, name: str) -> str | None:
+    """An extra field as text: a string as it is, null as none, anything else as canonical JSON."""
+    value = json.loads(extra).get(name) if extra else None
+    return value if value is None or isinstance(value, str) else canonical(value).decode("ascii")

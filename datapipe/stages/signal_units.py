@@ -1,0 +1,102 @@
+"""
+Signals of all stored documents, a work unit for each signal and part.
+
+A part's text is read once for all its missing signals; each is committed for itself, so another bound, another order
+or another set of signals computes nothing again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datapipe import signals, tables, units
+from datapipe.documents import Documents, Part
+from datapipe.units import Done, Store, Unit
+
+VERSION = 1
+FILE = "signal.parquet"
+LIBRARIES = ("pyarrow",)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The task of one part: the units of `names`, of which the missing ones are computed in one pass."""
+
+    part: Part
+    names: Sequence[str]
+
+    def run(self, store: Store) -> list[Done]:
+        units_ = {name: self._unit(name) for name in self.names}
+        found = {name: store.find(unit.key) for name, unit in units_.items()}
+        missing = [name for name, done in found.items() if done is None]
+        columns = self._compute(missing) if missing else {}
+        return [found[name] or store.commit(_filled(units_[name], columns[name])) for name in self.names]
+
+    def _unit(self, name: str) -> Unit:
+        settings = {"signal": name} | ({"signals": signals.VERSION} if name in signals.SIGNALS else {})
+        return Unit(f"signal:{name}", VERSION, settings, [self.part.sha256], LIBRARIES, _nothing)
+
+    def _compute(self, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+        """Signals by name, as double or int64, a row a document of the part."""
+        known = [name for name in names if name in signals.SIGNALS]
+        extra = [name for name in names if name not in signals.SIGNALS]
+        columns: dict[str, list[pa.Array]] = {name: [] for name in names}
+        needed = ["text"] * bool(known) + ["extra"] * bool(extra)
+        for _, table in self.part.batches(needed):
+            measured = signals.Measured(table["text"].combine_chunks()) if known else None
+            for name in known:
+                columns[name].append(signals.SIGNALS[name](measured))
+            if extra:
+                numbers = signals.extra_numbers(table["extra"].combine_chunks(), extra)
+                for name, values in zip(extra, numbers, strict=True):
+                    columns[name].append(values)
+        return {name: pa.chunked_array(chunks, None if chunks else pa.float64()) for name, chunks in columns.items()}
+
+
+def _nothing(folder: Path) -> dict:
+    raise AssertionError(f"{folder}: the unit of a signal is filled by its part's task")
+
+
+def _filled(unit: Unit, values: pa.ChunkedArray) -> Unit:
+    """The unit with work that writes `values`."""
+
+    def work(folder: Path) -> dict:
+        tables.write(folder / FILE, pa.table({"value": values}))
+        return {"rows": len(values)}
+
+    return Unit(unit.function, unit.version, unit.settings, unit.inputs, unit.libraries, work)
+
+
+def signals_of(docs: Documents, names: Sequence[str]) -> dict[int, dict[str, Done]]:
+    """For each part number, the unit of each signal: all rows of the part, dropped documents too."""
+    tasks = [Measure(part, names) for part in docs.parts] if names else []
+    done = units.run(docs.work.store, tasks, docs.work.workers)
+    width = len(names)
+    return {
+        task.part.number: dict(zip(names, done[i * width : (i + 1) * width], strict=True))
+        for i, task in enumerate(tasks)
+    }
+
+
+def read_signals(found: dict[str, Done]) -> pa.Table:
+    """The signals of a part, a column each, a row a document."""
+    columns = {}
+    for name, done in found.items():
+        with pq.ParquetFile(done.path(FILE), page_checksum_verification=True) as file:
+            columns[name] = file.read()["value"]
+    return pa.table(columns)
+
+
+def write_signals(docs: Documents, names: Sequence[str], folder: Path) -> None:
+    """signals/part-00000.parquet: the rows of documents/part-00000.parquet, a column for each signal in use."""
+    folder.mkdir()
+    for number, found in signals_of(docs, names).items():
+        tables.write(folder / f"part-{number:05d}.parquet", read_signals(found))
+
+
+def names_in_use(stages: Sequence[object]) -> list[str]:
+    """The signals that the filters of a manifest bound, in order of first use."""
+    return list(dict.fromkeys(name for stage in stages for name in getattr(stage, "keep", ())))
