@@ -37,6 +37,8 @@ create table documents (
     place integer, rule varchar
 );
 create table ledger (place integer, doc bigint, rule varchar, value double, evidence varchar, decides boolean);
+-- how a uuid is named outside: doc_id and text_hash as 32 hex digits, without the dashes that DuckDB prints
+create macro hex32(id) as replace(id::varchar, '-', '');
 """
 
 
@@ -65,7 +67,7 @@ class Work:
             },
         )
         self.db.execute(f"set memory_limit = '{memory // 2_000_000}MB'")
-        self.db.execute(f"set temp_directory = '{self.scratch / 'spill'}'")
+        self.db.execute(f"set temp_directory = {literal(str(self.scratch / 'spill'))}")
         self.db.execute(TABLES)
 
     def __enter__(self) -> Self:
@@ -80,6 +82,12 @@ class Work:
     def folder(self, name: str) -> Path:
         """A new scratch folder's path; `Spill` makes it."""
         return self.scratch / name
+
+    def insert(self, table: str, rows: pa.Table) -> None:
+        """Append rows to a table of the database, by the names of their columns."""
+        self.db.register("given", rows)
+        self.db.execute(f"insert into {table} by name select * from given")
+        self.db.unregister("given")
 
 
 def open_locked(path: Path, how: int) -> IO[bytes]:
@@ -106,6 +114,11 @@ def remove_stale(folder: Path) -> None:
 def sql(package: str, name: str) -> str:
     """The text of a .sql file beside a module, by the module's package and the file's name."""
     return resources.files(package).joinpath(name).read_text("utf-8")
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it, where none can be bound: in a view, in a list of a condition."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from datapipe import build_manifest, edits, limits, mix, read, record, shards, signals, stages, text, tokens
-from datapipe.build_manifest import Built, DryRun, Record, SourceInput
+from datapipe.build_manifest import Built, DryRun, Record
 from datapipe.documents import Documents, Work
+from datapipe.dry_run import dry_run as estimate
 from datapipe.errors import PolicyError
 from datapipe.kernels import unicode
 from datapipe.manifest import Manifest
@@ -56,9 +57,10 @@ def build(
     """
     clock = _Clock(workers)
     asked = _ask(manifest, output, workers)
+    found = build_manifest.find(asked.home, asked.recipe_id)
     if dry_run:
-        return _dry_run(asked)
-    if found := build_manifest.find(asked.home, asked.recipe_id):
+        return estimate(manifest, asked.plan, asked.recipe_id, asked.stages, memory, found and found[0])
+    if found:
         return Built(*found, existing=True)
 
     with Work(asked.output, manifest.name, workers=workers, memory=memory) as work:
@@ -91,7 +93,6 @@ class Asked:
     output: Path
     home: Path
     recipe_id: str
-    name: str
     stages: tuple[str, ...]
 
 
@@ -104,7 +105,7 @@ def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
         versions=_versions(), unicode=unicode.VERSION,
     )  # fmt: skip
     names = tuple(f"{place}:{stage.stage}" for place, stage in enumerate(manifest.stages, 1))
-    return Asked(plan, output, output / manifest.name, recipe_id, manifest.name, names)
+    return Asked(plan, output, output / manifest.name, recipe_id, names)
 
 
 def _versions() -> dict[str, int]:
@@ -175,25 +176,6 @@ def _warnings(result: ReadResult) -> tuple[str, ...]:
         f"source {book['source']}: {book['path']} is damaged ({book['damaged']}); its whole records were kept"
         for book in result.inputs
         if book["damaged"]
-    )
-
-
-def _dry_run(asked: Asked) -> DryRun:
-    plan, found = asked.plan, build_manifest.find(asked.home, asked.recipe_id)
-    text_bytes = sum(one.weight for one in plan.inputs)
-    return DryRun(
-        name=asked.name,
-        recipe_id=asked.recipe_id,
-        sources=tuple(
-            SourceInput(name, len(inputs), sum(one.bytes for one in inputs), plan.pins[name])
-            for name, inputs in plan.sources.items()
-        ),
-        units={"read": len(plan.units)},
-        stages=asked.stages,
-        disk=text_bytes * 3 // 2,
-        memory=min(4_000_000_000, 400_000_000 + text_bytes),
-        documents=None,
-        existing=found[0] if found else None,
     )
 
 

@@ -4,8 +4,6 @@ The tables of a build, written into its folder: documents, signals, fates, ledge
 Each is sorted by a unique key, so its bytes depend on what was decided and not on who decided it first.
 """
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datapipe import tables
+from datapipe import tables, units
 from datapipe.documents import Documents, Part
 
-# DuckDB gives a uuid with dashes; documents are named by 32 hex digits
 FATES = """
-select replace(d.doc_id::varchar, '-', '') as doc_id, d.source, d.snapshot, d."group",
-       replace(d.text_hash::varchar, '-', '') as text_hash, d.bytes, d.split,
+select hex32(d.doc_id) as doc_id, d.source, d.snapshot, d."group",
+       hex32(d.text_hash) as text_hash, d.bytes, d.split,
        case when d.place is not null then 'dropped' when t.copies = 0 then 'unused' else 'kept' end as fate,
        case when d.place is not null then s.name when t.copies = 0 then 'mixture' end as stage,
        case when d.place is not null then d.rule when t.copies = 0 then 'copies = 0' end as rule,
@@ -29,7 +26,7 @@ from documents d left join taken t using (doc) left join stage_names s using (pl
 order by d.doc
 """
 LEDGER = """
-select replace(d.doc_id::varchar, '-', '') as doc_id, s.name as stage, l.rule, l.value, l.evidence, l.decides
+select hex32(d.doc_id) as doc_id, s.name as stage, l.rule, l.value, l.evidence, l.decides
 from ledger l join documents d using (doc) join stage_names s on s.place = l.place
 order by l.doc, l.place, l.decides desc, l.rule
 """
@@ -58,17 +55,9 @@ def write_documents(docs: Documents, folder: Path, keep: str) -> None:
     for part in docs.parts:
         target = folder / f"part-{part.number:05d}.parquet"
         if keep == "all":
-            link(part.path, target)
+            units.link(part.path, target)
         else:
             _write_without_text(docs, part, target, keep)
-
-
-def link(source: Path, target: Path) -> None:
-    """The same bytes under another name, without a copy where the file system can."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _write_without_text(docs: Documents, part: Part, target: Path, keep: str) -> None:

@@ -20,15 +20,13 @@ import pyarrow as pa
 from datapipe import derive, tables
 from datapipe.documents import Documents, Part, sql
 from datapipe.kernels import packing
-from datapipe.keyed import keyed
+from datapipe.keyed import keyed, keyed_each
 from datapipe.manifest import Manifest
-from datapipe.mix import keys, limit
+from datapipe.mix import limit
 from datapipe.pack import Packed, pack
-from datapipe.rows import AGAIN, ENDS, STARTS, Content, Recount, recount
+from datapipe.rows import AGAIN, ENDS, STARTS, Content
 from datapipe.spill import Spill
 from datapipe.tokens import Special, Tokenized, Tokenizer
-
-__all__ = ["Recount", "recount", "write"]
 
 SPLITS = ("train", "validation")
 HEADS = pa.schema([("doc", pa.int64()), ("doc_id", pa.string()), ("source", pa.int16()), ("tokens", pa.int64())])
@@ -153,8 +151,9 @@ def _buckets(split: _Split, found: pa.Table, copies: np.ndarray) -> np.ndarray:
     """int64: the bucket of each copy of each document."""
     if split.name == "validation":
         return found["before"].to_numpy() // split.manifest.shards.tokens
-    count = np.uint64(split.buckets)
-    first = (keys("bucket", split.manifest.seed, found["doc_id"].to_pylist()) % count).astype(np.int64)
+    ids = found["doc_id"].to_pylist()
+    hashes = np.fromiter(keyed_each("bucket", split.manifest.seed, ids), np.uint64, len(ids))
+    first = (hashes % np.uint64(split.buckets)).astype(np.int64)
     number = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
     return (np.repeat(first, copies) + number * np.repeat(split.buckets // copies, copies)) % split.buckets
 

@@ -30,8 +30,8 @@ from datapipe import derive, units
 from datapipe.derive import Derivation
 from datapipe.documents import Documents, Verdict
 from datapipe.errors import DataError, ManifestError
+from datapipe.keyed import keyed_each
 from datapipe.manifest import Manifest, TokenizerFile, TokenizerTrain
-from datapipe.mix import keys
 from datapipe.pieces import Ids, Pieces, borders, widths
 from datapipe.spill import Spill
 from datapipe.units import Unit
@@ -295,15 +295,13 @@ def _choose(docs: Documents, sample: int) -> pa.Table:
     db = docs.work.db
     db.execute("create or replace table tokenizer_keys (doc bigint, key ubigint)")
     query = (
-        "select doc, replace(doc_id::varchar, '-', '') as doc_id from documents "
+        "select doc, hex32(doc_id) as doc_id from documents "
         "where place is null and split = 'train' order by doc"
     )
     with db.cursor() as cursor:
         for batch in cursor.sql(query).to_arrow_reader(65_536):
-            hashes = keys("tokenizer", None, batch["doc_id"].to_pylist())
-            db.register("batch_of_keys", pa.table({"doc": batch["doc"], "key": pa.array(hashes)}))
-            db.execute("insert into tokenizer_keys select doc, key from batch_of_keys")
-            db.unregister("batch_of_keys")
+            keys = pa.array(keyed_each("tokenizer", None, batch["doc_id"].to_pylist()), pa.uint64())
+            docs.work.insert("tokenizer_keys", pa.table({"doc": batch["doc"], "key": keys}))
     return db.sql(
         "select part, row, (row_number() over (order by key, doc) - 1)::bigint as place, before from ("
         "  select *, (sum(bytes) over (order by key, doc) - bytes)::bigint as before"
@@ -368,8 +366,7 @@ def tokenize(docs: Documents, tokenizer: Tokenizer) -> Tokenized:
 
 def _count(docs: Documents, dones: dict[int, list[units.Done]], around: int) -> None:
     """Fill `counted`, part by part."""
-    db = docs.work.db
-    db.execute("create or replace table counted (doc bigint, tokens bigint)")
+    docs.work.db.execute("create or replace table counted (doc bigint, tokens bigint)")
     for part in docs.parts:
         rows, found = docs.alive(part)
         counts = np.zeros(part.rows, np.int64)
@@ -377,6 +374,4 @@ def _count(docs: Documents, dones: dict[int, list[units.Done]], around: int) -> 
             table = pq.read_table(done.path(derive.FILE), columns=["row", "n"], page_checksum_verification=True)
             counts[table["row"].to_numpy()] = table["n"].to_numpy()
         tokens = counts[rows]
-        db.register("part_of_counted", pa.table({"doc": found, "tokens": tokens + around * (tokens > 0)}))
-        db.execute("insert into counted select doc, tokens from part_of_counted")
-        db.unregister("part_of_counted")
+        docs.work.insert("counted", pa.table({"doc": found, "tokens": tokens + around * (tokens > 0)}))

@@ -55,6 +55,14 @@ def fsync_folder(path: Path) -> None:
         os.close(handle)
 
 
+def link(source: Path, target: Path) -> None:
+    """The same bytes under another name, without a copy where the file system can."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 @dataclass(frozen=True)
 class Done:
     """A committed unit: where it lies, what it counted, what its files are."""

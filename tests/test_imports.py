@@ -22,7 +22,7 @@ ROWS = [
     {"mix", "tokens", "pieces", "pack", "rows", "shards", "limits"},
     {"build_manifest"},
     {"books"},
-    {"checks"},
+    {"checks", "dry_run"},
     {"pipeline"},
     {"api"},
     {"cli"},

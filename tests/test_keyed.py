@@ -4,8 +4,10 @@ import datetime
 
 import pytest
 import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from datapipe.keyed import bound, canonical, doc_id, keyed
+from datapipe.keyed import bound, canonical, doc_id, doc_ids, keyed, keyed_each
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,19 @@ def test_canonical_json_has_no_nan(value):
 def test_a_decision_is_the_hash_of_purpose_salt_and_key():
     assert keyed("holdout", "h1", "a") == xxhash.xxh3_64_intdigest(b'["holdout","h1","a"]')
     assert len({keyed("holdout", "h1", "a"), keyed("sample", "h1", "a"), keyed("holdout", "h2", "a")}) == 3
+
+
+@settings(max_examples=30)
+@given(salt=st.one_of(st.none(), st.integers(), st.text()), keys=st.lists(st.text(st.characters(exclude_categories=()))))
+def test_many_keys_at_once_are_keyed(salt, keys):
+    assert list(keyed_each("bucket", salt, keys)) == [keyed("bucket", salt, one) for one in keys]
+
+
+@settings(max_examples=30)
+@given(source=st.text(), rows=st.lists(st.tuples(st.none() | st.text(), st.from_regex(r"[0-9a-f]{32}", fullmatch=True))))
+def test_many_names_at_once_are_doc_ids(source, rows):
+    ids, raw = [row[0] for row in rows], [row[1] for row in rows]
+    assert doc_ids(source, ids, raw) == [doc_id(source, own, text, 0) for own, text in rows]
 
 
 def test_bounds_are_exact_at_the_ends():

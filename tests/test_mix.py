@@ -140,11 +140,3 @@ def test_a_source_with_a_weight_and_nothing_left(work, lengths):
     docs = counted(work, a=[5], b=lengths)
     with pytest.raises(DataError, match=r"mixture: source b has weight 0\.5 and no targets left"):
         mix.mix(docs, asked({"a": {"weight": 1.0}, "b": {"weight": 0.5}}))
-
-
-@settings(max_examples=30)
-@given(
-    salt=st.one_of(st.none(), st.integers(), st.text()), ids=st.lists(st.from_regex(r"[0-9a-f]{32}", fullmatch=True))
-)
-def test_keys_of_many_ids_are_keyed(salt, ids):
-    assert mix.keys("bucket", salt, ids).tolist() == [keyed("bucket", salt, one) for one in ids]

@@ -1,5 +1,6 @@
 """The whole path: golden digests, the same bytes whatever happens on the way, resume, limits, and what is recorded."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from ruamel.yaml import YAML
 import datapipe
 from datapipe import manifest as manifests
 from datapipe import pipeline, units
-from datapipe.build_manifest import Built
+from datapipe.build_manifest import Built, DryRun
 from datapipe.errors import ManifestError, PolicyError
 
 WORDS = [f"{a}{b}" for a in ("ba", "co", "du", "fe", "gi", "lo", "mu", "ne", "pa", "ri") for b in
@@ -308,3 +309,26 @@ def test_a_holdout_after_dedup_is_refused(tmp_path: Path):
 def test_a_moved_build_still_verifies(demo: Built, tmp_path: Path):
     shutil.copytree(demo.path, tmp_path / "moved")
     assert datapipe.verify(str(tmp_path / "moved")).ok
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "records"),
+    [
+        ("a.jsonl", b'{"text":"a"}\n{"text":"b"}\n', 2),
+        ("no newline at the end.jsonl", b'{"text":"a"}\n{"text":"b"}', 2),
+        ("empty.jsonl", b"", 0),
+        ("packed.jsonl.gz", gzip.compress(b'{"text":"a"}\n' * 3, mtime=0), 3),
+        ("torn.jsonl.gz", gzip.compress(b'{"text":"a"}\n' * 3, mtime=0)[:-9], None),
+        ("table.csv", b"id,text\n1,a\n2,b\n", 2),
+        ("a.txt", b"one\ntwo\n", 1),
+    ],
+)
+def test_a_dry_run_counts_records_and_makes_nothing(tmp_path: Path, name: str, data: bytes, records: int | None):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(data)
+    manifest = asked(tmp_path, sources={"web": {"files": ["in/*"]}})
+    answer = pipeline.build(manifest, workers=1, memory=500_000_000, output=tmp_path / "out", dry_run=True)
+    assert isinstance(answer, DryRun)
+    assert answer.documents == records
+    assert answer.files == 1
+    assert not (tmp_path / "out").exists()

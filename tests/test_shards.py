@@ -158,7 +158,7 @@ def test_books_are_recounted_from_a_shard_alone(tokenizer, tmp_path):
     with Work(tmp_path, "toy") as work:
         _, splits = build(work, asked(tokenizer), records(), tmp_path / "out")
     for split in splits.values():
-        counted = [shards.recount(tmp_path / "out" / shard["path"]) for shard in split["shards"]]
+        counted = [rows.recount(tmp_path / "out" / shard["path"]) for shard in split["shards"]]
         for name in ("stored", "targets", "last_positions", "masked", "repeated_context", "padding"):
             assert sum(getattr(one, name) for one in counted) == split["tokens"][name], name
         for shard, one in zip(split["shards"], counted, strict=True):
@@ -271,7 +271,7 @@ def test_how_a_shard_is_stored(tokenizer, tmp_path):
     damaged[where] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(OSError, match="CRC checksum"):
-        shards.recount(path)
+        rows.recount(path)
 
 
 def test_documents_that_nobody_wants(tokenizer, tmp_path):

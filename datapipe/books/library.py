@@ -17,6 +17,7 @@ from typing import Any, Self
 import duckdb
 
 from datapipe.build_manifest import BuildManifest, load
+from datapipe.documents import literal
 from datapipe.errors import IntegrityError
 
 QUANTILES = {"p1": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -91,14 +92,14 @@ class Books:
     def _restrict(self, memory: int) -> None:
         """In this order: what a setting opens must be set before the door is shut."""
         self.db.execute(f"set memory_limit = '{max(1, memory // 1_000_000)}MB'")
-        self.db.execute(f"set temp_directory = {_text(str(self._spill))}")
-        self.db.execute(f"set allowed_directories = [{_text(f'{self._door}/')}]")
+        self.db.execute(f"set temp_directory = {literal(str(self._spill))}")
+        self.db.execute(f"set allowed_directories = [{literal(f'{self._door}/')}]")
         self.db.execute("set enable_external_access = false")
         self.db.execute("set lock_configuration = true")
 
     def _views(self) -> None:
         places = [(stage.title, stage.place) for stage in self.manifest.stages]
-        cases = " ".join(f"when {_text(title)} then {place}" for title, place in places)
+        cases = " ".join(f"when {literal(title)} then {place}" for title, place in places)
         self._view(
             "fates",
             f"select * exclude (file_row_number), file_row_number as doc, case stage {cases} end::integer as place"
@@ -133,7 +134,7 @@ class Books:
         """A view over the files of a table that the build has; without files, no view."""
         if not files:
             return
-        paths = ", ".join(_text(f"{self._door}/{file}") for file in files)
+        paths = ", ".join(literal(f"{self._door}/{file}") for file in files)
         try:
             self.db.execute(f"create view {name} as {columns} from read_parquet([{paths}], {options})")
         except (duckdb.IOException, duckdb.InvalidInputException) as error:
@@ -233,11 +234,6 @@ from ledger where decides and split_part(stage, ':', 2) in ('exact_dedup', 'near
 FOLLOW = (
     "update clusters set root = up.root from clusters up where clusters.root = up.doc_id and clusters.root <> up.root"
 )
-
-
-def _text(value: str) -> str:
-    """A string as an SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _rates(rows: list[tuple[Any, ...]]) -> dict[str | None, Fraction]:

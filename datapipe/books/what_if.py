@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from datapipe.books.library import DEDUP, Books
+from datapipe.documents import literal
 from datapipe.errors import ManifestError
 
 EXPRESSION = re.compile(r"(?:(\d+):)?([^=]+)\.(min|max)\s*=\s*(.+)")
@@ -149,7 +150,7 @@ def _fails(entry: Filter) -> str:
     ]
     columns = {"source": "f.source", "lang": "d.lang", "snapshot": "f.snapshot"}
     judged = [
-        f"coalesce({columns[key]} in ({', '.join(_quoted(value) for value in values)}), false)"
+        f"coalesce({columns[key]} in ({', '.join(map(literal, values))}), false)"
         for key, values in entry.only.items()
         if values
     ]
@@ -158,10 +159,6 @@ def _fails(entry: Filter) -> str:
 
 def _name(table: str, column: str) -> str:
     return f'{table}."' + column.replace('"', '""') + '"'
-
-
-def _quoted(value: str) -> str:
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _simulate(books: Books, filters: dict[int, Filter]) -> None:

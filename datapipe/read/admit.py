@@ -168,7 +168,7 @@ def _left_out(manifest: Manifest, work: Work, part: Part) -> np.ndarray:
     if share is None:
         return np.empty(0, np.int32)
     below = bound(share)
-    query = "select row, replace(doc_id::varchar, '-', '') from named where part = ? and key is null order by row"
+    query = "select row, hex32(doc_id) from named where part = ? and key is null order by row"
     found: list[int] = []
     reader = work.db.execute(query, [part.number])
     while rows := reader.fetchmany(AT_ONCE):

@@ -65,7 +65,7 @@ order by part, row;
 -- in: named; priorities (source, priority);  out: documents, as documents.py says
 insert into documents
 select row_number() over (order by doc_id) - 1, doc_id, source, snapshot,
-    coalesce("group", key, replace(text_hash::varchar, '-', '')), lang, text_hash, bytes, instant, priority, part, row,
+    coalesce("group", key, hex32(text_hash)), lang, text_hash, bytes, instant, priority, part, row,
     'train', null, null
 from named join priorities using (source)
 order by doc_id;
@@ -99,7 +99,7 @@ select c.doc,
         when c.instant is null and k.instant is not null then 'no date'
         when c.keep = 'newest' then 'older capture' else 'newer capture' end as rule,
     null::double as value,
-    case when not c.late then '{"kept":"' || replace(k.doc_id::varchar, '-', '') || '"}' end as evidence,
+    case when not c.late then '{"kept":"' || hex32(k.doc_id) || '"}' end as evidence,
     true as decides
 from captures c left join captures k on k.source = c.source and k.key = c.key and k.place = 1
 where c.late or c.place > 1 order by c.doc;

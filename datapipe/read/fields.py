@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from datapipe.keyed import text_id
-from datapipe.manifest import values
+from datapipe.manifest import FIELDS, values
 
-OURS = ("id", "group", "date", "version", "snapshot", "lang")
+OURS = FIELDS[1:]  # all but the text
 EXACT = 2**53  # below it every integer is a double
 RAW_BYTES = 256  # of a refused record, where `quarantine.raw` asks for it
 

@@ -3,7 +3,6 @@ From rows to documents: edits, hashes, names, and what is cut; blocks of one or 
 """
 
 import itertools
-import json.encoder
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ import pyarrow.compute as pc
 import xxhash
 
 from datapipe import edits, tables, text
-from datapipe.keyed import canonical, text_id
-from datapipe.read.fields import EMPTY_TEXT, REJECTED, Refused, Rows, as_json, instant, refuse, version_order
+from datapipe.keyed import doc_ids, quoted, text_id
+from datapipe.read.fields import EMPTY_TEXT, OURS, REJECTED, Refused, Rows, as_json, instant, refuse, version_order
 from datapipe.read.spec import Spec, cuts, key_text
 
 EMPTY = text_id(b"")
-quoted = json.encoder.encode_basestring_ascii
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def settle(spec: Spec, rows: Rows, inputs: np.ndarray, paths: Sequence[str]) -> 
     hashes = text.text_hashes(edited)
     extra = [as_json({name: v for name, v in zip(rows.extra, row, strict=True) if v is not None})
              for row in zip(*rows.extra.values(), strict=True)] if rows.extra else None  # fmt: skip
-    fields, own = _fields(rows, extra), _own(spec.name, rows.mapped.get("id"), raw)
+    fields, own = _fields(rows, extra), doc_ids(spec.name, rows.mapped.get("id", [None] * len(rows)), raw)
     rules = cuts(spec, lambda name: _values(rows, name), len(rows))
     empty = np.array(pc.call_function("equal", [hashes, pa.scalar(EMPTY)]).to_numpy(zero_copy_only=False), bool)
     cut = np.array([rule is not None for rule in rules], bool) & ~empty
@@ -119,7 +117,7 @@ def _table(schema: pa.Schema, columns: dict, mask: np.ndarray) -> pa.Table:
 def _columns(spec: Spec, rows: Rows, extra: list[str] | None, inputs: np.ndarray, paths: Sequence[str]) -> dict:
     """Columns that the mapped fields give; those that are not there are null."""
     nulls = pa.nulls(len(rows), pa.string())
-    mapped = {ours: rows.mapped.get(ours, nulls) for ours in ("id", "group", "date", "version", "snapshot", "lang")}
+    mapped = {ours: rows.mapped.get(ours, nulls) for ours in OURS}
     if "snapshot" not in rows.mapped and spec.labels:
         mapped["snapshot"] = pa.repeat(spec.labels[0], len(rows))
     date, version = rows.mapped.get("date"), rows.mapped.get("version")
@@ -141,32 +139,16 @@ def _values(rows: Rows, name: str) -> list:
     return rows.mapped[name] if name in rows.mapped else rows.extra[name]
 
 
-def _offsets(array: pa.Array) -> np.ndarray:
-    buffer = array.buffers()[1]
-    return np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8) if len(array) else np.zeros(1, np.int64)
-
-
 def _sizes(array: pa.Array) -> np.ndarray:
-    """UTF-8 bytes of each text of a large_string array."""
-    return np.diff(_offsets(array))
+    """UTF-8 bytes of each text, int64."""
+    return np.diff(text.buffers(array)[1])
 
 
 def _hashes(array: pa.Array) -> list[str]:
-    """xxh3_128 of each text of a large_string array, in hex."""
-    offsets = _offsets(array).tolist()
-    data = memoryview(array.buffers()[2] or b"")
-    digest = xxhash.xxh3_128_hexdigest
-    return [digest(data[start:stop]) for start, stop in itertools.pairwise(offsets)]
-
-
-def _own(source: str, ids: list[str | None] | None, raw: list[str]) -> list[str]:
-    """keyed.doc_id(source, id, raw_hash, 0) of every row; the canonical JSON is put together here, for speed."""
-    head = canonical([source])[:-1].decode("ascii")
-    digest = xxhash.xxh3_128_hexdigest
-    if ids is None:
-        return [digest(f'{head},null,"{hash_}",0]'.encode("ascii")) for hash_ in raw]
-    texts = ["null" if own is None else quoted(own) for own in ids]
-    return [digest(f'{head},{own},"{hash_}",0]'.encode("ascii")) for own, hash_ in zip(texts, raw, strict=True)]
+    """xxh3_128 of each text, in hex."""
+    data, offsets = text.buffers(array)
+    digest, view = xxhash.xxh3_128_hexdigest, data.data
+    return [digest(view[start:stop]) for start, stop in itertools.pairwise(offsets.tolist())]
 
 
 def _fields(rows: Rows, extra: list[str] | None) -> list[str]:

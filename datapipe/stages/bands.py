@@ -6,7 +6,6 @@ bands.parquet.  Documents that share a bucket are linked; a link group is a comp
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from datapipe import tables, text
+from datapipe import tables, text, units
 from datapipe.derive import Derivation, derive, read
 from datapipe.documents import Documents
 from datapipe.kernels.jit import given
@@ -29,7 +28,7 @@ SORTED = 1 << 20  # band rows at a time
 ROW_GROUP = 1 << 18  # of bands.parquet
 SIGNATURE_ROW_GROUP = 1 << 14
 NAMES = """
-select e.doc, replace(d.doc_id::varchar, '-', '') as doc_id, replace(k.doc_id::varchar, '-', '') as cluster
+select e.doc, hex32(d.doc_id) as doc_id, hex32(k.doc_id) as cluster
 from near_entered e join documents d using (doc)
 left join clusters c using (doc) left join documents k on k.doc = c.cluster
 where e.doc >= ? and e.doc < ?
@@ -146,11 +145,7 @@ def _folder(docs: Documents) -> Path:
 
 def write_bands(docs: Documents, path: Path) -> None:
     """bands.parquet as near dedup sorted it."""
-    source = _folder(docs) / "bands.parquet"
-    try:
-        os.link(source, path)
-    except OSError:
-        shutil.copyfile(source, path)
+    units.link(_folder(docs) / "bands.parquet", path)
 
 
 def write_signatures(docs: Documents, path: Path) -> None:

@@ -2,7 +2,7 @@
 -- out: {table} (doc, rule, value, evidence, decides, kept); evidence is canonical JSON
 insert into {table}
 select p.doc, ?, p.value,
-       '{"jaccard":' || p.shown || ',"kept":"' || replace(k.doc_id::varchar, '-', '') || '"}', true, p.kept
+       '{"jaccard":' || p.shown || ',"kept":"' || hex32(k.doc_id) || '"}', true, p.kept
 from {pairs} p
 join documents k on k.doc = p.kept
 order by p.doc

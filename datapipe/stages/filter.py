@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from datapipe.documents import Documents, Verdict
+from datapipe.documents import Documents, Verdict, literal
 from datapipe.keyed import canonical
 from datapipe.manifest import Bound, Filter, Only
 from datapipe.stages.signal_units import read_signals, signals_of
@@ -29,18 +29,14 @@ DROPS = pa.schema(
 
 def judge(spec: Filter, docs: Documents) -> Verdict:
     """Drops: every bound that a document fails; the first in the manifest's order decides."""
-    db = docs.work.db
     where = condition(spec.only)
-    db.execute(f"create or replace table filter_drops {COLUMNS}")
+    docs.work.db.execute(f"create or replace table filter_drops {COLUMNS}")
     found = signals_of(docs, list(spec.keep))
-    cursor = db.cursor()
     for part in docs.parts:
         rows, names = docs.alive(part, where)
         if len(rows):
             measured = read_signals(found[part.number]).take(pa.array(rows))
-            cursor.register("failed", pa.Table.from_batches(failed(spec.keep, measured, names), DROPS))
-            cursor.execute("insert into filter_drops select * from failed")
-            cursor.unregister("failed")
+            docs.work.insert("filter_drops", pa.Table.from_batches(failed(spec.keep, measured, names), DROPS))
     return Verdict(drops="filter_drops", not_judged=_not_judged(docs, where))
 
 
@@ -83,12 +79,8 @@ def condition(only: Only | None) -> str:
     if only is None:
         return "true"
     lists = {"source": only.source, "lang": only.lang, "snapshot": only.snapshot}
-    terms = [f"coalesce({name} in ({_literals(values)}), false)" for name, values in lists.items() if values]
+    terms = [f"coalesce({name} in ({', '.join(map(literal, values))}), false)" for name, values in lists.items() if values]
     return " and ".join(terms) or "true"
-
-
-def _literals(values: tuple[str, ...]) -> str:
-    return ", ".join("'" + value.replace("'", "''") + "'" for value in values)
 
 
 def _not_judged(docs: Documents, where: str) -> dict[str, int]:

@@ -7,17 +7,14 @@ added, no seed and no order of files moves another one.
 
 import json
 from collections.abc import Iterator
-from json.encoder import encode_basestring_ascii
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from datapipe.documents import Documents, Part, Verdict
-from datapipe.keyed import bound, canonical
-from datapipe.manifest import Holdout
+from datapipe.keyed import bound, canonical, keyed_each
+from datapipe.manifest import FIELDS, Holdout
 
-MAPPED = ("id", "group", "date", "version", "snapshot", "lang")  # columns of the stored documents
 GROUPS = pa.schema([("doc", pa.int64()), ("value", pa.string())])
 CHOSEN = pa.schema([("key", pa.string())])
 
@@ -50,11 +47,9 @@ def judge(spec: Holdout, docs: Documents) -> Verdict:
 
 
 def chosen(salt: str, keys: list[str], fraction: float) -> list[bool]:
-    """Whether each group is validation: keyed("holdout", salt, key) < bound(fraction), without a JSON list for each."""
-    head, limit = canonical(["holdout", salt])[:-1] + b",", bound(fraction)
-    return [
-        xxhash.xxh3_64_intdigest(head + encode_basestring_ascii(key).encode("ascii") + b"]") < limit for key in keys
-    ]
+    """Whether each group is validation."""
+    limit = bound(fraction)
+    return [number < limit for number in keyed_each("holdout", salt, keys)]
 
 
 def _choose(docs: Documents, spec: Holdout) -> None:
@@ -84,7 +79,6 @@ def _read_groups(docs: Documents, by: str) -> None:
     """Table holdout_groups (doc, value): the field `by` of every document that has it, read from the parts."""
     db = docs.work.db
     db.execute("create or replace table holdout_groups (doc bigint, value varchar)")
-    cursor = db.cursor()
     for part in docs.parts:
         query = "select row, doc from documents where part = ? order by row"
         found = db.execute(query, [part.number]).fetchnumpy()
@@ -92,14 +86,12 @@ def _read_groups(docs: Documents, by: str) -> None:
         for here, values in _values(part, by, rows):
             docs_here = names[rows.searchsorted(here)]
             batch = pa.record_batch([pa.array(docs_here), values], schema=GROUPS)
-            cursor.register("batch", pa.Table.from_batches([batch.filter(values.is_valid())]))
-            cursor.execute("insert into holdout_groups select doc, value from batch")
-            cursor.unregister("batch")
+            docs.work.insert("holdout_groups", pa.Table.from_batches([batch.filter(values.is_valid())]))
 
 
 def _values(part: Part, by: str, rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
     """(rows, values as text) of a mapped or an extra field; null where a document has none."""
-    column = by if by in MAPPED else "extra"
+    column = by if by in FIELDS[1:] else "extra"
     for here, table in part.batches([column], rows):
         values = table[column].combine_chunks()
         if column == "extra":

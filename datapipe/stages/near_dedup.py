@@ -61,20 +61,16 @@ def _compare(
     spec: NearDedup, docs: Documents, entered: bands.Entered, how: bands.Banding, group: np.ndarray
 ) -> np.ndarray:
     """Walk all linked documents; the table near_pairs, and counts [candidates, compared, capped]."""
-    db = docs.work.db
-    db.execute(f"create or replace table near_pairs {PAIRS}")
+    docs.work.db.execute(f"create or replace table near_pairs {PAIRS}")
     counts = np.zeros(3, np.int64)
     line = _line(spec, docs, entered, how, group)
     budget = _budget(docs)
     cut = segments(line, budget)
     if cut:
         comparison = Comparison(docs, entered, how, line, cut, rule_of(spec.threshold, spec.num_perm), budget)
-        cursor = db.cursor()
         for found in comparison.run():
             counts += found.counts
-            cursor.register("found", _pairs(found))
-            cursor.execute("insert into near_pairs select * from found")
-            cursor.unregister("found")
+            docs.work.insert("near_pairs", _pairs(found))
     return counts
 
 

@@ -5,8 +5,9 @@ A part's text is read once for all its missing signals; each is committed for it
 or another set of signals computes nothing again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,45 +30,34 @@ class Measure:
     names: Sequence[str]
 
     def run(self, store: Store) -> list[Done]:
-        units_ = {name: self._unit(name) for name in self.names}
-        found = {name: store.find(unit.key) for name, unit in units_.items()}
-        missing = [name for name, done in found.items() if done is None]
-        columns = self._compute(missing) if missing else {}
-        return [found[name] or store.commit(_filled(units_[name], columns[name])) for name in self.names]
+        missing: list[str] = []
+        columns = cache(lambda: self._compute(missing))
+        found = [self._unit(name, columns) for name in self.names]
+        missing += [name for name, unit in zip(self.names, found, strict=True) if store.find(unit.key) is None]
+        return [done for unit in found for done in unit.run(store)]
 
-    def _unit(self, name: str) -> Unit:
+    def _unit(self, name: str, columns: Callable[[], dict[str, pa.ChunkedArray]]) -> Unit:
+        """The unit of one signal; the first one that has to work computes the columns of all that are missing."""
+
+        def work(folder: Path) -> dict:
+            values = columns()[name]
+            tables.write(folder / FILE, pa.table({"value": values}))
+            return {"rows": len(values)}
+
         settings = {"signal": name} | ({"signals": signals.VERSION} if name in signals.SIGNALS else {})
-        return Unit(f"signal:{name}", VERSION, settings, [self.part.sha256], LIBRARIES, _nothing)
+        return Unit(f"signal:{name}", VERSION, settings, [self.part.sha256], LIBRARIES, work)
 
     def _compute(self, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
         """Signals by name, as double or int64, a row a document of the part."""
         known = [name for name in names if name in signals.SIGNALS]
         extra = [name for name in names if name not in signals.SIGNALS]
-        columns: dict[str, list[pa.Array]] = {name: [] for name in names}
-        needed = ["text"] * bool(known) + ["extra"] * bool(extra)
-        for _, table in self.part.batches(needed):
-            measured = signals.Measured(table["text"].combine_chunks()) if known else None
-            for name in known:
-                columns[name].append(signals.SIGNALS[name](measured))
-            if extra:
-                numbers = signals.extra_numbers(table["extra"].combine_chunks(), extra)
-                for name, values in zip(extra, numbers, strict=True):
-                    columns[name].append(values)
-        return {name: pa.chunked_array(chunks, None if chunks else pa.float64()) for name, chunks in columns.items()}
-
-
-def _nothing(folder: Path) -> dict:
-    raise AssertionError(f"{folder}: the unit of a signal is filled by its part's task")
-
-
-def _filled(unit: Unit, values: pa.ChunkedArray) -> Unit:
-    """The unit with work that writes `values`."""
-
-    def work(folder: Path) -> dict:
-        tables.write(folder / FILE, pa.table({"value": values}))
-        return {"rows": len(values)}
-
-    return Unit(unit.function, unit.version, unit.settings, unit.inputs, unit.libraries, work)
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in (*known, *extra)}
+        for _, table in self.part.batches(["text"] * bool(known) + ["extra"] * bool(extra)):
+            here = signals.measure(table["text"].combine_chunks(), known) if known else []
+            here += signals.extra_numbers(table["extra"].combine_chunks(), extra) if extra else []
+            for column, values in zip(chunks.values(), here, strict=True):
+                column.append(values)
+        return {name: pa.chunked_array(column) for name, column in chunks.items()}
 
 
 def signals_of(docs: Documents, names: Sequence[str]) -> dict[int, dict[str, Done]]:
