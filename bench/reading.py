@@ -1,14 +1,14 @@
 """
 Where the time of reading goes: CPU milliseconds for a megabyte of text, one thread, best of three.
 
-    python bench/reading.py ../shared/data/corpus/{web,code,chinese,debian_docs}.jsonl.zst
+    python bench/reading.py FILE.jsonl.zst ...
 
 Each file is expanded into memory first.  `fast` and `exact` are the two paths, on the same blocks, and what they gave
 is compared; `settle` is everything from texts to columns, of which the normal form and its hash are shown; `write` is
 Parquet with zstd at the level that reading uses, and at level 3.
 """
 
-import sys
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,8 +29,6 @@ from datapipe.read.streams import Block, Expanded, Place, blocks
 
 BYTES = 64_000_000  # of each file, repeated or cut to this
 RUNS = 3
-
-
 T = TypeVar("T")
 
 
@@ -89,11 +87,13 @@ def measure(path: Path, how: Spec, folder: Path) -> None:
 
 
 def main() -> None:
-    asked = manifests.parse("name: bench\nsources: {s: {files: [none.jsonl]}}\n")
-    how = spec(asked, "s")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    how = spec(manifests.parse("name: bench\nsources: {s: {files: [none.jsonl]}}\n"), "s")
+    paths = parser.parse_args().files
     with tempfile.TemporaryDirectory() as folder:
-        for path in sys.argv[1:]:
-            measure(Path(path), how, Path(folder))
+        for path in paths:
+            measure(path, how, Path(folder))
 
 
 if __name__ == "__main__":

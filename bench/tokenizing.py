@@ -1,7 +1,7 @@
 """
 Token ids from chunks against the library's encode_batch_fast: same tokenizer, same texts, one thread each.
 
-    python -m bench.tokenizing FILE.jsonl.zst ... [--megabytes 16]
+    python bench/tokenizing.py FILE.jsonl.zst ... [--megabytes 16]
 
 Trains a byte-level BPE of 8192 entries on the first 2 MB of each file, encodes each file both ways (best of three,
 CPU seconds, the table of chunks empty at the start of each run), compares the ids, and prints MB/s and their ratio.

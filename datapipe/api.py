@@ -1,6 +1,5 @@
 """The verbs of the command line for Python: load, build, verify, open."""
 
-import os
 from pathlib import Path
 
 from datapipe import manifest as manifests
@@ -10,6 +9,7 @@ from datapipe.build_manifest import Built, resolve
 from datapipe.checks import Verified
 from datapipe.checks import verify as check
 from datapipe.manifest import Manifest
+from datapipe.units import cores
 
 MEMORY = 4_000_000_000
 
@@ -23,10 +23,10 @@ def build(manifest: Manifest, *, workers: int | None = None, memory: int = MEMOR
     """
     Build what the manifest describes: a new version, or the one that the same recipe and inputs have made before.
 
-    workers: threads, as many as there are cores by default;  memory: bytes;  neither decides what is made
+    workers: threads, as many as there are cores to run on by default;  memory: bytes;  neither decides what is made
     output:  where builds lie, in place of the manifest's `output`
     """
-    built = pipeline.build(manifest, workers=workers or os.cpu_count() or 1, memory=memory, output=output)
+    built = pipeline.build(manifest, workers=workers or cores(), memory=memory, output=output)
     assert isinstance(built, Built), "only a dry run answers otherwise"
     return built
 

@@ -25,7 +25,8 @@ FILE = "derived.parquet"
 @dataclass(frozen=True)
 class Derivation:
     """
-    How columns come from texts.  compute(table of `columns`) gives arrays, one per field of `schema`, a row a document.
+    How columns come from texts.  compute(table with the column `text`) gives arrays, one per field of `schema`, a row
+    a document.
     """
 
     function: str
@@ -34,7 +35,6 @@ class Derivation:
     libraries: Sequence[str]
     schema: pa.Schema
     compute: Callable[[pa.Table], Sequence[pa.Array]]
-    columns: Sequence[str] = ("text",)
     row_group: int = 8192
 
 
@@ -92,7 +92,7 @@ def _unit(what: Derivation, part: Part, family: str, rows: np.ndarray) -> Unit:
         schema = pa.schema([pa.field("row", pa.int32()), *what.schema])
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for here, table in part.batches(list(what.columns), rows):
+            for here, table in part.batches(["text"], rows):
                 yield pa.record_batch([pa.array(here), *what.compute(table)], schema=schema)
 
         return {"rows": tables.write_stream(folder / FILE, schema, batches(), row_group=what.row_group)}

@@ -30,15 +30,17 @@ import pyarrow.parquet as pq
 from datapipe.errors import MachineError
 from datapipe.units import Done, Store
 
-TABLES = """
+# what a table of drops holds: every rule that a document failed, one deciding row a dropped document
+DROPS = "doc bigint, rule varchar, value double, evidence varchar, decides boolean"
+TABLES = f"""
 create table documents (
     doc bigint, doc_id uuid, source varchar, snapshot varchar, "group" varchar, lang varchar, text_hash uuid,
     bytes bigint, instant bigint, priority integer, part integer, row integer, split varchar,
     place integer, rule varchar
 );
-create table ledger (place integer, doc bigint, rule varchar, value double, evidence varchar, decides boolean);
+create table ledger (place integer, {DROPS});
 -- how a uuid is named outside: doc_id and text_hash as 32 hex digits, without the dashes that DuckDB prints
-create macro hex32(id) as replace(id::varchar, '-', '');
+create or replace macro hex32(id) as replace(id::varchar, '-', '');
 """
 
 
@@ -46,7 +48,6 @@ class Work:
     """Where a build works: the unit store, a scratch folder and database that vanish with it, and its limits."""
 
     def __init__(self, output: Path, name: str, *, workers: int = 1, memory: int = 4_000_000_000):
-        self.home = output / name
         self.workers, self.memory = workers, memory
         folder = output / ".units"
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ class Work:
         with open(folder / ".starting", "ab") as starting:
             fcntl.flock(starting, fcntl.LOCK_EX)  # nobody sweeps a scratch folder between its birth and its lock
             remove_stale(folder)
-            self.scratch = Path(tempfile.mkdtemp(prefix=".work-", dir=folder))
+            self.scratch = Path(tempfile.mkdtemp(prefix=f".work-{name}-", dir=folder))
             self._mine = open_locked(self.scratch / ".lock", fcntl.LOCK_EX)
         self.store = Store(folder, self.scratch)
         self.db = duckdb.connect(
@@ -161,7 +162,7 @@ class Verdict:
     """
     What a stage found, as names of DuckDB tables.
 
-    drops: table (doc, rule, value, evidence, decides), every rule that failed, one deciding row a dropped document
+    drops: table of the columns DROPS
     marks: column of `documents` -> table (doc, value)
     not_judged: documents that the stage could not or should not judge, by source
     notes: figures of this stage for manifest.json
@@ -173,6 +174,11 @@ class Verdict:
     notes: dict = field(default_factory=dict)
 
 
+def shown(bound: float) -> str:
+    """A bound as a rule says it: 50, 0.3, 100000; never rounded."""
+    return str(int(bound)) if float(bound).is_integer() and abs(bound) < 1 << 53 else repr(bound)
+
+
 @dataclass(frozen=True)
 class StageReport:
     """One stage's books: documents in = out + sum(dropped)."""
@@ -181,8 +187,6 @@ class StageReport:
     place: int
     entered: int
     left: int
-    entered_bytes: int
-    left_bytes: int
     dropped: dict[str, int]
     dropped_by_source: dict[str, dict[str, int]]
     not_judged: dict[str, int]
@@ -211,7 +215,7 @@ class Documents:
     def apply(self, stage: str, place: int, verdict: Verdict) -> StageReport:
         """Write a verdict into the books and close them."""
         db = self.work.db
-        entered, entered_bytes = self.count()
+        entered, _ = self.count()
         for column, table in verdict.marks.items():
             db.execute(f'update documents set "{column}" = m.value from {table} m where documents.doc = m.doc')
         if verdict.drops:
@@ -223,7 +227,7 @@ class Documents:
                 f"update documents set place = {place}, rule = d.rule from {verdict.drops} d "
                 "where documents.doc = d.doc and d.decides and documents.place is null"
             )
-        left, left_bytes = self.count()
+        left, _ = self.count()
         rows = db.execute(
             f"select source, rule, count(*) from documents where place = {place} group by all order by all"
         ).fetchall()
@@ -236,7 +240,6 @@ class Documents:
         assert entered == left + decided == left + sum(dropped.values()), (
             f"the books of {place}:{stage} do not balance: {entered} in, {left} out, {decided} dropped"
         )
-        report = StageReport(stage, place, entered, left, entered_bytes, left_bytes, dropped, by_source,
-                             verdict.not_judged, verdict.notes)  # fmt: skip
+        report = StageReport(stage, place, entered, left, dropped, by_source, verdict.not_judged, verdict.notes)
         self.reports.append(report)
         return report

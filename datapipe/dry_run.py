@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from datapipe.build_manifest import DryRun, SourceInput
 from datapipe.manifest import Manifest
 from datapipe.read import Input, Plan
-from datapipe.read.streams import CHUNK, Damage, Expanded
+from datapipe.read.streams import Damage, Expanded
 
 BASE = 350_000_000  # bytes of a process that has loaded all its libraries
 PER_DOCUMENT = 100  # bytes of narrow columns in memory, next to what DuckDB holds
@@ -51,7 +51,7 @@ def _size(one: Input, limit: int) -> tuple[int, int | None]:
             return sum(group.total_byte_size for group in groups), file.metadata.num_rows
     size, newlines, last = 0, 0, b"\n"
     try:
-        for chunk in _chunks(one, limit):
+        for chunk in Expanded(one.path, one.codec, limit):
             size, last = size + len(chunk), chunk[-1:] or last
             newlines += chunk.count(b"\n")
     except Damage:
@@ -60,15 +60,6 @@ def _size(one: Input, limit: int) -> tuple[int, int | None]:
         return size, 1
     header = one.format == "csv" and size > 0
     return size, newlines + (last != b"\n") - header
-
-
-def _chunks(one: Input, limit: int):  # noqa: ANN202  an iterator of bytes, of either kind
-    if one.codec is not None:
-        yield from Expanded(one.path, one.codec, limit)
-        return
-    with open(one.path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
 
 
 def _disk(manifest: Manifest, text: int, documents: int) -> int:

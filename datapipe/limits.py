@@ -20,7 +20,7 @@ def _removed(docs: Documents, manifest: Manifest) -> list[str]:
         "select source, count(*) filter (place is null or place > 0), count(*) filter (place > 0) "
         "from documents group by source order by source"
     ).fetchall():
-        if removed > max(LEAST, Fraction(share) * entered):
+        if removed > max(LEAST, Fraction(str(share)) * entered):
             rules = docs.work.db.execute(
                 "select rule, count(*) as n from documents where source = ? and place > 0 group by rule "
                 "order by n desc, rule limit 3",
@@ -39,8 +39,8 @@ def _holdout(docs: Documents, manifest: Manifest) -> list[str]:
     report = next((report for report in docs.reports if report.stage == "holdout"), None)
     if spec is None or report is None:
         return []
-    apart, most = report.notes["documents"], Fraction(manifest.limits.holdout) * Fraction(spec.fraction)
-    if apart <= max(most * report.entered, Fraction(spec.fraction) * report.entered + LEAST):
+    apart, most = report.notes["documents"], Fraction(str(manifest.limits.holdout)) * Fraction(str(spec.fraction))
+    if apart <= max(most * report.entered, Fraction(str(spec.fraction)) * report.entered + LEAST):
         return []
     message = (
         f"holdout: {apart:,} of {report.entered:,} documents are validation, fraction is {spec.fraction:g} and "

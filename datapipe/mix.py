@@ -59,23 +59,24 @@ def _wanted(manifest: Manifest, has: dict[str, int]) -> dict[str, Fraction]:
     """Copies wanted of each source's documents, exactly."""
     if manifest.mixture is None:
         return dict.fromkeys(has, Fraction(1))
-    weights = _weights(manifest)
-    for source, weight in weights.items():
+    shares = weights(manifest)
+    for source, weight in shares.items():
         if weight and not has[source]:
             raise DataError(
                 f"mixture: source {source} has weight {manifest.mixture[source].weight:g} and no targets left; "
                 "see which stage dropped its documents, or give it weight 0"
             )
     epochs = {source: Fraction(share.epochs) for source, share in manifest.mixture.items()}
-    total = min(epochs[source] * has[source] / weight for source, weight in weights.items() if weight)
-    return {source: weight * total / has[source] if weight else Fraction(0) for source, weight in weights.items()}
+    total = min(epochs[source] * has[source] / weight for source, weight in shares.items() if weight)
+    return {source: weight * total / has[source] if weight else Fraction(0) for source, weight in shares.items()}
 
 
-def _weights(manifest: Manifest) -> dict[str, Fraction]:
+def weights(manifest: Manifest) -> dict[str, Fraction]:
+    """The share of the targets that each source of the mixture is asked for, exactly."""
     assert manifest.mixture is not None
-    weights = {source: Fraction(share.weight) for source, share in manifest.mixture.items()}
-    whole = sum(weights.values())
-    return {source: weight / whole for source, weight in weights.items()}
+    given = {source: Fraction(share.weight) for source, share in manifest.mixture.items()}
+    whole = sum(given.values())
+    return {source: weight / whole for source, weight in given.items()}
 
 
 def _take(docs: Documents, wanted: dict[str, Fraction], seed: int) -> None:
@@ -112,7 +113,7 @@ def _line(
     share = Fraction(realised[source], whole) if whole else Fraction(0)
     weight, epochs = share, 1.0
     if manifest.mixture is not None:
-        weight, epochs = _weights(manifest)[source], manifest.mixture[source].epochs
+        weight, epochs = weights(manifest)[source], manifest.mixture[source].epochs
     return {
         "weight": float(weight),
         "epochs": epochs,

@@ -37,7 +37,7 @@ VERSIONS = {
     "near_dedup": 1,
     "mix": 1,
     "pack": 1,
-    "shards": 1,
+    "shards": 2,
 }
 
 
@@ -165,7 +165,7 @@ def _record(
         inputs=result.inputs,
         reports=docs.reports,
         sources=sorted(manifest.sources),
-        tokenizer=tokenizer,
+        tokenizer=tokenizer and tokenizer.record(),
         splits=splits,
         edits=result.edits,
     )
@@ -176,7 +176,7 @@ def _warnings(result: ReadResult) -> tuple[str, ...]:
         f"source {book['source']}: {book['path']} is damaged ({book['damaged']}); its whole records were kept"
         for book in result.inputs
         if book["damaged"]
-    )
+    ) + read.without_documents(result)
 
 
 def _steps(progress: Progress, what: str, total: int) -> Callable[[int], None]:

@@ -22,11 +22,11 @@ from datapipe.documents import Documents, Part, sql
 from datapipe.kernels import packing
 from datapipe.keyed import keyed, keyed_each
 from datapipe.manifest import Manifest
-from datapipe.mix import limit
+from datapipe.mix import limit, weights
 from datapipe.pack import Packed, pack
 from datapipe.rows import AGAIN, ENDS, STARTS, Content
 from datapipe.spill import Spill
-from datapipe.tokens import Special, Tokenized, Tokenizer
+from datapipe.tokens import ROWS, Special, Tokenized, Tokenizer
 
 SPLITS = ("train", "validation")
 HEADS = pa.schema([("doc", pa.int64()), ("doc_id", pa.string()), ("source", pa.int16()), ("tokens", pa.int64())])
@@ -139,7 +139,7 @@ def _scatter(split: _Split, part: Part, tokenized: Tokenized) -> None:
     head = pa.Table.from_batches(found.select(HEADS.names).cast(HEADS).combine_chunks().to_batches())
     _append(split.heads, head, document, buckets)
     rows = found["row"].to_numpy().astype(np.int32)
-    for table in derive.read(tokenized.dones[part.number], rows, limit=tokenized.batch):
+    for table in derive.read(tokenized.dones[part.number], rows, limit=ROWS):
         at = np.searchsorted(rows, table["row"].to_numpy())
         body = pa.table({"doc": found["doc"].take(pa.array(at)), "ids": table["ids"]}, schema=BODIES)
         here = np.repeat(np.arange(len(at)), copies[at])
@@ -341,8 +341,7 @@ def _sources(split: _Split, sums: np.ndarray) -> dict[str, dict]:
     ).fetchall()
     names = sorted(split.manifest.sources)
     counts = {names[number]: rest for number, *rest in found}
-    mixture = split.manifest.mixture if split.name == "train" else None
-    weights = sum(share.weight for share in mixture.values()) if mixture else 1.0
+    asked = weights(split.manifest) if split.name == "train" and split.manifest.mixture else None
     lines = {}
     for source, (tokens, targets) in zip(names, sums.tolist(), strict=True):
         documents, copies, taken = counts.get(source, (0, 0, 0))
@@ -352,7 +351,7 @@ def _sources(split: _Split, sums: np.ndarray) -> dict[str, dict]:
             "copies": copies,
             "tokens": tokens,
             "targets": targets,
-            "asked": mixture[source].weight / weights if mixture else None,
+            "asked": float(asked[source]) if asked else None,
             "realised": targets / int(sums[:, 1].sum()) if targets else 0.0,
         }
     return lines

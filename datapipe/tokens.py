@@ -34,6 +34,7 @@ from datapipe.keyed import keyed_each
 from datapipe.manifest import Manifest, TokenizerFile, TokenizerTrain
 from datapipe.pieces import Ids, Pieces, borders, widths
 from datapipe.spill import Spill
+from datapipe.text import buffers
 from datapipe.units import Unit
 
 VERSION = 1
@@ -117,12 +118,14 @@ class Encoder:
         self._local = threading.local()
 
     def encode(self, texts: pa.Array | pa.ChunkedArray | Sequence[str]) -> Ids:
+        """As Tokenizer.encode; a text that gives the id of a control token is a DataError."""
         if self._border is None:
             offsets, ids = self.plain(texts if isinstance(texts, Sequence) else texts.to_pylist())
         else:
             if not hasattr(self._local, "pieces"):
                 self._local.pieces = Pieces(self._border, self.plain, self._widths)
-            offsets, ids = self._local.pieces.encode(*_buffers(texts))
+            array = pa.array(texts, pa.large_string()) if isinstance(texts, Sequence) else texts
+            offsets, ids = self._local.pieces.encode(*buffers(array))
         if len(self._control) and np.isin(ids, self._control).any():
             name = str(self._tokenizer.id_to_token(int(ids[np.isin(ids, self._control)][0]))).strip("\0")
             raise DataError(
@@ -160,18 +163,6 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         held += len(text) + 16
     if batch:
         yield batch
-
-
-def _buffers(texts: pa.Array | pa.ChunkedArray | Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(bytes uint8, offsets int64[n + 1]) of texts without nulls."""
-    array: Any = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.large_string())
-    array = (array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array).cast(pa.large_string())
-    if array.null_count:
-        raise ValueError("a text is null")
-    _, offsets, data = array.buffers()
-    if not len(array) or data is None:
-        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
-    return np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
 
 
 def check(manifest: Manifest) -> Tokenizer | None:
@@ -294,10 +285,7 @@ def _choose(docs: Documents, sample: int) -> pa.Table:
     """(part, row, place, before): training documents in order of hash until they have `sample` bytes."""
     db = docs.work.db
     db.execute("create or replace table tokenizer_keys (doc bigint, key ubigint)")
-    query = (
-        "select doc, hex32(doc_id) as doc_id from documents "
-        "where place is null and split = 'train' order by doc"
-    )
+    query = "select doc, hex32(doc_id) as doc_id from documents where place is null and split = 'train' order by doc"
     with db.cursor() as cursor:
         for batch in cursor.sql(query).to_arrow_reader(65_536):
             keys = pa.array(keyed_each("tokenizer", None, batch["doc_id"].to_pylist()), pa.uint64())
@@ -341,7 +329,6 @@ class Tokenized:
 
     dones: dict[int, list[units.Done]]
     verdict: Verdict
-    batch: int = ROWS
 
 
 def tokenize(docs: Documents, tokenizer: Tokenizer) -> Tokenized:

@@ -47,7 +47,13 @@ def library(name: str) -> str:
     return importlib.metadata.version(name)
 
 
+def cores() -> int:
+    """The cores that this process may run on: threads, unless a user says otherwise."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def fsync_folder(path: Path) -> None:
+    """Put on the disk which names a folder holds."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -149,9 +155,9 @@ class Store:
             if self._families is None:
                 self._families = {}
                 for sidecar in sorted(self.folder.glob(f"*/{SIDECAR}")):
-                    family = json.loads(sidecar.read_bytes()).get("family")
-                    if family:
-                        self._families.setdefault(family, []).append(sidecar.parent.name)
+                    record = _record(sidecar)
+                    if record and record["family"]:
+                        self._families.setdefault(record["family"], []).append(sidecar.parent.name)
             keys = list(self._families.get(name, []))
         return [done for key in sorted(keys) if (done := self.find(key))]
 
@@ -169,7 +175,7 @@ class Store:
             record = {"key": unit.key, "function": unit.function, "version": unit.version, "family": unit.family,
                       "counts": counts, "files": files}  # fmt: skip
             with open(folder / SIDECAR, "wb") as file:
-                file.write(canonical(record))
+                file.write(canonical(record | {"sha256": digest(record)}))
                 file.flush()
                 os.fsync(file.fileno())
             fsync_folder(folder)
@@ -192,9 +198,8 @@ class Store:
 
     def _read(self, key: str) -> Done | None:
         folder = self.folder / key
-        try:
-            record = json.loads((folder / SIDECAR).read_bytes())
-        except (FileNotFoundError, ValueError):
+        record = _record(folder / SIDECAR)
+        if record is None:
             return None
         if record["key"] != key:
             raise IntegrityError(f"{folder / SIDECAR}: the sidecar is of unit {record['key']}; remove this folder")
@@ -204,6 +209,16 @@ class Store:
         with self._lock:
             self._checked[done.key] = done
             counter[done.function] = counter.get(done.function, 0) + 1
+
+
+def _record(sidecar: Path) -> dict | None:
+    """What a sidecar says, if it says what was written there: the digest in it is of all the rest."""
+    try:
+        record = json.loads(sidecar.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        return None
+    written = record.pop("sha256", None) if isinstance(record, dict) else None
+    return record if written is not None and written == digest(record) else None
 
 
 def _intact(path: Path, entry: dict) -> bool:

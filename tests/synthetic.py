@@ -1,7 +1,6 @@
 """A tiny build, written by hand: what room for doubt there is about a build, it has none about this one."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,17 +78,15 @@ class Report:
     notes: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Encoder:
-    """As tokens.Tokenizer."""
-
-    sha256: str = "5" * 64
-    vocab_size: int = 1000
-    max_id: int = 999
-    eos: tuple[str, int] | None = ("<eos>", EOS)
-    bos: tuple[str, int] | None = None
-    pad: tuple[str, int] | None = None
-    added_tokens: Sequence[dict[str, Any]] = ({"token": "<eos>", "id": EOS, "special": True},)
+TOKENIZER = {
+    "sha256": "5" * 64,
+    "vocab_size": 1000,
+    "max_id": 999,
+    "eos": {"token": "<eos>", "id": EOS},
+    "bos": None,
+    "pad": None,
+    "added_tokens": [{"token": "<eos>", "id": EOS, "special": True}],
+}
 
 
 def build(
@@ -116,7 +113,7 @@ def build(
         inputs=_inputs(docs),
         reports=_reports(docs),
         sources=["web", "wiki"],
-        tokenizer=Encoder() if tokenizer else None,
+        tokenizer=TOKENIZER if tokenizer else None,
         splits=splits,
         edits={"web": {"nfc": 0}},
         libraries=("pyarrow",),

@@ -253,6 +253,14 @@ DIFFERENCES = {
         "x 1 2 3 4 5 6 7 8 9 10 11 12 13\ny",
         [(1, [("a", "x"), "1 2 3 4 5 6"]), (2, ["8 9 10 11 12 13", ("b", "y")])],
     ),
+    "a Chinese character is a word, and no blank comes between": (
+        "今天天气很好\n我们去公园散步", "今天天气很好\n我们去花园散步",
+        [(2, ["气很好 我们去", ("公", "花"), "园散步"])],
+    ),
+    "Thai and Latin in one run": (
+        "ab\u0e01\u0e02cd", "ab\u0e01\u0e03cd", [(1, ["ab\u0e01", ("\u0e02", "\u0e03"), "cd"])],
+    ),
+    "blanks between Chinese characters are no difference": ("今 天 a", "今天 b", [(1, ["今 天", ("a", "b")])]),
     "context is cut": ("1 2 3 4 5 6 7 a 1 2 3 4 5 6 7", "1 2 3 4 5 6 7 b 1 2 3 4 5 6 7",
                        [(1, ["2 3 4 5 6 7", ("a", "b"), "1 2 3 4 5 6"])]),
 }  # fmt: skip

@@ -125,6 +125,11 @@ STATUS = {
     "no memory": (MemoryError(), 8),
     "no memory in DuckDB": (duckdb.OutOfMemoryException("failed to pin block"), 8),
     "a disk that DuckDB cannot write": (duckdb.IOException("IO Error: could not write"), 8),
+    "a full disk while DuckDB commits": (
+        duckdb.TransactionException('Failed to commit: Could not write file "x.wal": No space left on device'),
+        8,
+    ),
+    "a file where a folder should be": (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/x/.units"), 8),
     "Ctrl-C": (KeyboardInterrupt(), 130),
     "SIGTERM": (cli.Stopped(signal.SIGTERM), 143),
     "a bug": (ZeroDivisionError("division by zero"), 1),
@@ -214,6 +219,20 @@ def test_dropped_texts_into_a_file(output, tmp_path, capsys):
     assert {json.loads(line)["rule"] for line in out.read_text().splitlines()} == {"same text"}
     run(capsys, "show", "--dropped", "same text", "-n", 1, "--out", out, "--output", output)
     assert len(out.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("out", ["no such folder/x.jsonl", "", "file/x.jsonl"], ids=["no folder", "a folder", "a file"])
+def test_dropped_texts_into_a_place_that_is_none(output, tmp_path, capsys, out):
+    (tmp_path / "file").touch()
+    args = ["show", "--dropped", "same text", "--out", tmp_path / out, "--output", output]
+    status, said, err = run(capsys, *args)
+    assert (status, said) == (2, "")
+    assert "Invalid value for --out: " in err
+
+
+def test_a_mistyped_command_names_the_nearest(capsys):
+    assert "No such command 'biuld'. Did you mean 'build'?" in run(capsys, "biuld")[2]
+    assert "No such command 'x'.\n" in run(capsys, "x")[2]
 
 
 def test_pairs_side_by_side(output, capsys):
@@ -376,6 +395,33 @@ WAITING = """
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_a_command(number, status):
     with start(WAITING) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(number)
+        assert process.wait(10) == status
+        assert process.stderr.read() == "stopped; the same command goes on where this one was\n"
+
+
+BUSY = """
+    import sys, threading, time
+    import datapipe.build_manifest
+    from datapipe import cli, units
+    cli.GRACE = 1
+    class Long:
+        def run(self, store):
+            print("waiting", flush=True)
+            time.sleep(30)
+            return []
+    datapipe.build_manifest.resolve = lambda *_: units.run(None, [Long()], 2)
+    sys.argv = ["datapipe", "show"]
+    cli.main()
+"""
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_does_not_wait_for_a_long_work_unit(number, status):
+    with start(BUSY) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "waiting\n"

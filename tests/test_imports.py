@@ -14,12 +14,12 @@ PACKAGE = Path(__file__).parents[1] / "datapipe"
 ROWS = [
     {"", "errors"},  # "" is datapipe/__init__.py, which holds the version
     {"keyed", "kernels", "manifest"},
-    {"tables", "units", "spill", "text", "edits", "signals"},
+    {"tables", "units", "spill", "text", "edits", "signals", "pieces", "pack", "rows"},
     {"documents"},
     {"derive", "record"},
     {"read"},
     {"stages"},
-    {"mix", "tokens", "pieces", "pack", "rows", "shards", "limits"},
+    {"mix", "tokens", "shards", "limits"},
     {"build_manifest"},
     {"books"},
     {"checks", "dry_run"},
@@ -30,7 +30,7 @@ ROWS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROWS) for room in rooms}
 # rooms that know nothing of datapipe but these
-ALONE = {"kernels": {"kernels"}, "manifest": {"manifest", "errors", "keyed"}, "errors": set(), "keyed": {"errors"}}
+ALONE = {"kernels": {"kernels"}, "manifest": {"manifest", "errors", "keyed"}, "errors": set(), "keyed": set()}
 # what only these may import
 ONLY = {"tokenizers": {"tokens", "pieces"}, "click": {"cli"}, "rich": {"cli"}, "ruamel": {"manifest"}}
 # api is named by datapipe/__init__.py for type checkers and on first use; nothing else looks up

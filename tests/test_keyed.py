@@ -35,13 +35,17 @@ def test_a_decision_is_the_hash_of_purpose_salt_and_key():
 
 
 @settings(max_examples=30)
-@given(salt=st.one_of(st.none(), st.integers(), st.text()), keys=st.lists(st.text(st.characters(exclude_categories=()))))
+@given(
+    salt=st.one_of(st.none(), st.integers(), st.text()), keys=st.lists(st.text(st.characters(exclude_categories=())))
+)
 def test_many_keys_at_once_are_keyed(salt, keys):
     assert list(keyed_each("bucket", salt, keys)) == [keyed("bucket", salt, one) for one in keys]
 
 
 @settings(max_examples=30)
-@given(source=st.text(), rows=st.lists(st.tuples(st.none() | st.text(), st.from_regex(r"[0-9a-f]{32}", fullmatch=True))))
+@given(
+    source=st.text(), rows=st.lists(st.tuples(st.none() | st.text(), st.from_regex(r"[0-9a-f]{32}", fullmatch=True)))
+)
 def test_many_names_at_once_are_doc_ids(source, rows):
     ids, raw = [row[0] for row in rows], [row[1] for row in rows]
     assert doc_ids(source, ids, raw) == [doc_id(source, own, text, 0) for own, text in rows]

@@ -141,6 +141,43 @@ def test_the_same_recipe_makes_nothing_new(demo: Built):
     assert not again.ran
 
 
+def test_the_first_rule_of_several_decides_so_another_order_of_rules_is_another_recipe(tmp_path: Path):
+    write_jsonl(tmp_path / "in" / "all.jsonl", [
+        {"text": prose(1), "lang": "ba", "score": 5},
+        {"text": prose(2), "lang": "co", "score": 1},
+        {"text": "too short", "lang": "ba", "score": 2},
+    ])  # fmt: skip
+    select = {"lang": {"in": ["ba"]}, "score": {"min": 2}}
+    keep = {"word_count": {"min": 20}, "score": {"min": 3}}
+
+    def made(turn: int) -> Built:
+        rules = [dict(list(rules.items())[::turn]) for rules in (select, keep)]
+        source = {"files": ["in/*.jsonl"], "fields": {"lang": "lang"}, "extra": ["score"], "select": rules[0]}
+        stages = [{"stage": "filter", "keep": rules[1]}]
+        changes = {"sources": {"web": source}, "stages": stages, "tokenizer": None, "sequences": None, "shards": None}
+        return build(asked(tmp_path, **changes), tmp_path / "out")
+
+    one, two = made(1), made(-1)
+    assert not two.existing
+    assert [b.manifest.inputs[0].cut for b in (one, two)] == [{"select: lang": 1}, {"select: score": 1}]
+    assert [b.manifest.stages[1].dropped for b in (one, two)] == [{"word_count < 20": 1}, {"score < 3": 1}]
+    assert list(two.manifest.manifest["stages"][0]["keep"]) == ["score", "word_count"]
+
+
+def test_the_order_of_sources_and_of_the_mixture_decides_nothing(tmp_path: Path):
+    names, records = ["a", "b", "c"], corpus()
+    for at, name in enumerate(names):
+        write_jsonl(tmp_path / "in" / f"{name}.jsonl", records[at::3])
+    made = []
+    for turn in (1, -1):  # 0.1 + 0.2 + 0.3 is another double than 0.3 + 0.2 + 0.1
+        mixture = {name: {"weight": (at + 1) / 10} for at, name in list(enumerate(names))[::turn]}
+        sources = {name: {"files": [f"in/{name}.jsonl"]} for name in names[::turn]}
+        made.append(build(asked(tmp_path, sources=sources, mixture=mixture), tmp_path / f"out{turn}").manifest)
+    assert made[0].recipe_id == made[1].recipe_id
+    assert made[0].build_digest == made[1].build_digest
+    assert made[0].splits.train.by_source["c"].asked == 0.5
+
+
 def test_another_bound_reads_and_measures_nothing_again(tmp_path: Path, shared_tokenizer: Path):
     write_jsonl(tmp_path / "in" / "all.jsonl", [*corpus(), {"id": "middle", "text": prose(99, 15)}])
     file = {"tokenizer": {"file": str(shared_tokenizer), "eos": "<eos>"}}

@@ -601,6 +601,34 @@ def test_refused_records_of_a_build_are_sorted_by_source_file_line(tmp_path, sma
             assert len(rows) == {"rejected": 360, "quarantine": 240}[name]
 
 
+MARK = b"\xef\xbb\xbf"
+MARKED = [
+    ("one at the start", MARK + b'{"id":"a","text":"x"}\n{"id":"b","text":"y"}\n', ["a", "b"]),
+    ("one before every line", MARK + b'{"id":"a","text":"x"}\n' + MARK + b'{"id":"b","text":"y"}\n', ["a", "b"]),
+    ("two glued files", 2 * (MARK + b'{"id":"a","text":"x"}\n{"id":"b","text":"y"}\n'), ["a", "b", "a", "b"]),
+    ("nothing else", MARK, []),
+    ("nothing else on a line", MARK + b'\n{"id":"a","text":"x"}', ["a"]),
+]
+
+
+@pytest.mark.parametrize("data, names", [one[1:] for one in MARKED], ids=[one[0] for one in MARKED])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_byte_order_marks_are_no_content(tmp_path, data, names, pack):
+    name = "a.jsonl.gz" if pack is gzip.compress else "a.jsonl"
+    (tmp_path / name).write_bytes(pack(data))
+    with reading_source(tmp_path, [name]) as found:
+        assert [(row["id"], row["text"]) for row in found.documents] == [(n, "xy"["ab".index(n)]) for n in names]
+        assert (found.book["rejected"], found.book["quarantined"]) == ({}, {})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_other_encodings_are_named(tmp_path, encoding):
+    (tmp_path / "a.jsonl").write_bytes("\ufeff{}".encode(encoding))
+    named = encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+    with pytest.raises(DataError, match=named), reading_source(tmp_path, ["a.jsonl"]):
+        pass
+
+
 # peers' failing inputs
 
 

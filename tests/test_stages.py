@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from datapipe import stages
-from datapipe.documents import Documents, Work
+from datapipe.documents import Documents, Work, shown
 from datapipe.keyed import bound, keyed
 from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup
 from datapipe.manifest.stages import STAGES
 from datapipe.stages import holdout, signal_units
-from datapipe.stages.filter import condition, shown
+from datapipe.stages.filter import condition
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_flipped_byte_makes_the_unit_run_again(store):
     assert mended.path("a.txt").read_text() == "hello"
 
 
-@pytest.mark.parametrize("damage", ["missing file", "torn sidecar", "no sidecar"])
+@pytest.mark.parametrize("damage", ["missing file", "torn sidecar", "flipped count", "rubbish in it", "no sidecar"])
 def test_a_folder_without_a_valid_sidecar_does_not_exist(store, damage):
     done = unit().run(store)[0]
     match damage:
@@ -68,10 +68,25 @@ def test_a_folder_without_a_valid_sidecar_does_not_exist(store, damage):
             done.path("a.txt").unlink()
         case "torn sidecar":
             done.path(units.SIDECAR).write_bytes(done.path(units.SIDECAR).read_bytes()[:-5])
+        case "flipped count":
+            done.path(units.SIDECAR).write_bytes(
+                done.path(units.SIDECAR).read_bytes().replace(b'"letters":5', b'"letters":4')
+            )
+        case "rubbish in it":
+            done.path(units.SIDECAR).write_bytes(b"\xff[]")
         case "no sidecar":
             done.path(units.SIDECAR).unlink()
     assert again(store).find(unit().key) is None
+    assert again(store).family("words") == []
     assert unit().run(again(store))[0].path("a.txt").read_text() == "hello"
+
+
+def test_a_family_is_found_whatever_lies_beside_it(store):
+    """One torn sidecar of another unit is that unit's trouble."""
+    done = unit(family="words").run(store)[0]
+    (store.folder / "torn").mkdir()
+    (store.folder / "torn" / units.SIDECAR).write_text('{"key": "torn", "fam')
+    assert [found.key for found in again(store).family("words")] == [done.key]
 
 
 def test_a_unit_that_fails_leaves_nothing(store):

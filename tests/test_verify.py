@@ -262,6 +262,39 @@ def test_books_of_the_inputs(copy):
     assert found == "web: web.jsonl: 8 records, but 6 documents + 0 rejected + 1 quarantined + 5 blank"
 
 
+def stage_of(stages: list[dict[str, Any]], place: int) -> dict[str, Any]:
+    return next(stage for stage in stages if stage["place"] == place)
+
+
+BOOKS: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
+    "one more comes out than went in": (
+        lambda stages: (stage_of(stages, 2).update(out=9), stage_of(stages, 3).update({"in": 9})),
+        "2:holdout: 8 in, 9 out, 0 dropped",
+    ),
+    "the next stage did not get all": (
+        lambda stages: stage_of(stages, 3).update({"in": 7}),
+        "3:exact_dedup: 7 documents in, but 8 came",
+    ),
+    "a rule with another count": (
+        lambda stages: stage_of(stages, 3)["dropped"].update({"same text": 1}),
+        "3:exact_dedup: dropped is not the sum of dropped_by_source",
+    ),
+    "a source with another count": (
+        lambda stages: stage_of(stages, 3)["dropped_by_source"]["web"].update({"same text": 3}),
+        "3:exact_dedup: dropped_by_source is",
+    ),
+}
+
+
+@pytest.mark.parametrize("change, message", BOOKS.values(), ids=BOOKS)
+def test_books_of_the_stages(copy, change, message):
+    record = json.loads((copy / "manifest.json").read_bytes())
+    change(record["stages"])
+    adopt(copy, "", 0, stages=record["stages"])
+    found = differences(verify(copy))["stages"]
+    assert any(message in difference for difference in found), found
+
+
 CLAIMS: dict[str, tuple[str, dict[str, Any], str]] = {
     "a similarity that the texts do not have": (
         "4:near_dedup",

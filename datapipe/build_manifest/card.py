@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from datapipe.build_manifest.types import BuildManifest, Split
+from datapipe.build_manifest.types import BuildManifest
 
 
 def card(made: BuildManifest) -> str:
@@ -15,7 +15,7 @@ def card(made: BuildManifest) -> str:
 def _configs(made: BuildManifest) -> str:
     """Front matter: `default` is the shards; documents and fates are configs of their own."""
     lines = ["---", f"pretty_name: {json.dumps(made.name)}", "configs:"]
-    splits = [(name, f"{name}/*.parquet") for name, split in _splits(made) if split.shards]
+    splits = [(name, f"{name}/*.parquet") for name, split in made.splits.items() if split.shards]
     configs = [("default", splits)] if splits else []
     if any(file.path.startswith("documents/") for file in made.files):
         # datasets reserves `all`, so the only split is named like its config
@@ -26,10 +26,6 @@ def _configs(made: BuildManifest) -> str:
         for split, path in files:
             lines += [f"  - split: {split}", f"    path: {path}"]
     return "\n".join([*lines, "---"])
-
-
-def _splits(made: BuildManifest) -> list[tuple[str, Split]]:
-    return [("train", made.splits.train), ("validation", made.splits.validation)]
 
 
 def _title(made: BuildManifest) -> str:
@@ -91,7 +87,7 @@ def _tokens(made: BuildManifest) -> str:
             split.tokens.padding,
             f"{split.packing.fill:.2%}",
         )
-        for name, split in _splits(made)
+        for name, split in made.splits.items()
     ]
     header = ("split", "documents", "sequences", "targets", "stored", "padding", "fill")
     tokenizer = made.tokenizer

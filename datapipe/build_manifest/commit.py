@@ -40,8 +40,8 @@ from datapipe.units import file_sha256, fsync_folder, library
 LIBRARIES = ("datasketch", "duckdb", "numba", "numpy", "pyarrow", "tokenizers", "xxhash")
 
 
-class Books(Protocol):
-    """The books of a stage as documents.StageReport has them."""
+class Report(Protocol):
+    """The books of a stage, as documents.StageReport has them."""
 
     @property
     def stage(self) -> str: ...
@@ -61,25 +61,6 @@ class Books(Protocol):
     def notes(self) -> Mapping[str, Any]: ...
 
 
-class Encoder(Protocol):
-    """What a tokenizer says of itself, as tokens.Tokenizer does; eos, bos, pad are (text, id)."""
-
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def max_id(self) -> int: ...
-    @property
-    def eos(self) -> tuple[str, int] | None: ...
-    @property
-    def bos(self) -> tuple[str, int] | None: ...
-    @property
-    def pad(self) -> tuple[str, int] | None: ...
-    @property
-    def added_tokens(self) -> Sequence[Mapping[str, Any]]: ...
-
-
 @dataclass(frozen=True)
 class Record:
     """
@@ -88,7 +69,7 @@ class Record:
     manifest:  manifest.as_written()
     inputs:    read's book of each input file, in order of source and path
     reports:   docs.reports, admit first; holdout and near dedup are taken from their notes
-    tokenizer: None without one
+    tokenizer: tokens.Tokenizer.record(); None without one
     splits:    what shards.write gave; None without a tokenizer: then dataset_id is made of the kept rows of fates
     edits:     source -> edit -> documents changed
     """
@@ -97,13 +78,12 @@ class Record:
     recipe_id: str
     manifest: Mapping[str, Any]
     inputs: Sequence[Mapping[str, object]]
-    reports: Sequence[Books]
+    reports: Sequence[Report]
     sources: Sequence[str]
-    tokenizer: Encoder | None
+    tokenizer: Mapping[str, Any] | None
     splits: Mapping[str, object] | None
     edits: Mapping[str, Mapping[str, int]]
     libraries: Sequence[str] = LIBRARIES
-    parents: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -161,16 +141,15 @@ def _draft(record: Record, staging: Path, files: list[File]) -> dict[str, Any]:
         "name": record.name,
         "recipe_id": record.recipe_id,
         "dataset_id": _dataset_id(record, splits, staging),
-        "parents": list(record.parents),
         "tool": f"datapipe {__version__}",
         "libraries": {"python": platform.python_version()} | {name: library(name) for name in sorted(record.libraries)},
-        "manifest": _plain(record.manifest),
+        "manifest": json.loads(json.dumps(record.manifest)),  # in its own order, which decides: see Manifest.recipe
         "inputs": [_entry(Input, _input(entry)) for entry in record.inputs],
         "snapshots": _snapshots(record, staging),
         "stages": [_entry(Stage, _stage(report)) for report in record.reports],
         "holdout": _holdout(record.reports),
         "near_dedup": _near_dedup(record.reports),
-        "tokenizer": _tokenizer(record.tokenizer),
+        "tokenizer": _entry(Tokenizer, record.tokenizer),
         "sources": list(record.sources),
         "splits": splits.model_dump(mode="json"),
         "edits": _plain(record.edits),
@@ -195,23 +174,19 @@ def _finish(draft: dict[str, Any], staging: Path) -> BuildManifest:
 def _splits(record: Record, staging: Path) -> Splits:
     if record.splits is not None:
         return Splits.model_validate_json(json.dumps(_plain(record.splits)))
-    counted = Counter(split for _, split in _kept(staging))
+    counted = Counter(split for _, split in kept(staging))
     return Splits(train=Split.without_tokens(counted["train"]), validation=Split.without_tokens(counted["validation"]))
 
 
 def _dataset_id(record: Record, splits: Splits, staging: Path) -> str:
     if record.tokenizer is None:
-        return digests.dataset_id_of_documents(_kept(staging))
-    shards = {
-        "train": [shard.content_sha256 for shard in splits.train.shards],
-        "validation": [shard.content_sha256 for shard in splits.validation.shards],
-    }
-    return digests.dataset_id(record.tokenizer.sha256, shards)
+        return digests.dataset_id_of_documents(kept(staging))
+    return digests.dataset_id(record.tokenizer["sha256"], splits.contents())
 
 
-def _kept(staging: Path) -> Iterator[tuple[str, str]]:
+def kept(build: Path) -> Iterator[tuple[str, str]]:
     """(doc_id, split) of every kept document, in order of doc_id."""
-    for row in _fates(staging, "doc_id", "split", "fate"):
+    for row in _fates(build, "doc_id", "split", "fate"):
         if row["fate"] == "kept":
             yield row["doc_id"], row["split"]
 
@@ -236,11 +211,11 @@ def _snapshots(record: Record, staging: Path) -> dict[str, Any]:
     return found
 
 
-def _notes(reports: Sequence[Books], stage: str) -> Mapping[str, Any] | None:
+def _notes(reports: Sequence[Report], stage: str) -> Mapping[str, Any] | None:
     return next((report.notes for report in reports if report.stage == stage), None)
 
 
-def _holdout(reports: Sequence[Books]) -> Any:
+def _holdout(reports: Sequence[Report]) -> Any:
     """The holdout, and what each dedup stage took out of train because of it."""
     notes = _notes(reports, "holdout")
     if notes is None:
@@ -249,18 +224,9 @@ def _holdout(reports: Sequence[Books]) -> Any:
     return _entry(Holdout, {**notes, "leak": {kind: found["leak"] for kind, found in leaks if found is not None}})
 
 
-def _near_dedup(reports: Sequence[Books]) -> Any:
+def _near_dedup(reports: Sequence[Report]) -> Any:
     notes = _notes(reports, "near_dedup")
     return _entry(NearDedup, {key: value for key, value in notes.items() if key != "leak"} if notes else None)
-
-
-def _tokenizer(made: Encoder | None) -> Any:
-    if made is None:
-        return None
-    named = {key: getattr(made, key) for key in ("eos", "bos", "pad")}
-    controls = {key: {"token": value[0], "id": value[1]} if value else None for key, value in named.items()}
-    counts = {"sha256": made.sha256, "vocab_size": made.vocab_size, "max_id": made.max_id}
-    return _entry(Tokenizer, {**counts, **controls, "added_tokens": list(made.added_tokens)})
 
 
 def _input(book: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,7 +236,7 @@ def _input(book: Mapping[str, Any]) -> dict[str, Any]:
     return entry | {key: sum(found.values()) for key, found in reasons.items()} | {"reasons": reasons}
 
 
-def _stage(report: Books) -> dict[str, object]:
+def _stage(report: Report) -> dict[str, object]:
     return {
         "stage": report.stage,
         "place": report.place,

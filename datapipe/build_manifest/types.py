@@ -95,6 +95,8 @@ class Leak(Entry):
 
 
 class Holdout(Entry):
+    """Validation, set apart: groups and documents that were alive then; fraction is of groups, as asked."""
+
     before_dedup: bool
     by: str | None
     salt: str
@@ -105,6 +107,17 @@ class Holdout(Entry):
 
 
 class NearDedup(Entry):
+    """
+    How near dedup came to its drops.
+
+    candidates:  pairs of a document and one that stays and shares a bucket with it
+    compared:    of these, exactly: verified (the document leaves) + rejected (below the threshold)
+    capped:      documents that had been compared as often as one may be, with candidates left
+    clusters:    that near duplicates belong to; largest: documents in each of the ten largest
+    numeric_only: drops whose texts differ from the kept one in digits alone
+    recall_at_threshold: chance that a pair at the threshold shares one of bands x rows
+    """
+
     candidates: Count
     compared: Count
     verified: Count
@@ -126,12 +139,16 @@ class Control(Entry):
 
 
 class AddedToken(Entry):
+    """A token that the tokenizer.json adds to the model's vocabulary."""
+
     token: str
     id: Count
     special: bool
 
 
 class Tokenizer(Entry):
+    """sha256 of tokenizer.json as used; ids reach up to max_id, and may have gaps."""
+
     sha256: Sha256
     vocab_size: Count
     max_id: Count
@@ -142,6 +159,8 @@ class Tokenizer(Entry):
 
 
 class TokenBooks(Entry):
+    """Token positions of a split, in all copies; what holds between them is WHAT_A_TARGET_IS."""
+
     stored: Count
     targets: Count
     last_positions: Count
@@ -187,12 +206,16 @@ class Lengths(Entry):
 
 
 class Packing(Entry):
+    """fill: share of positions that hold a token; documents (each copy) that lie in several rows, and their tokens."""
+
     fill: Figure
     cut_documents: Count
     cut_tokens: Count
 
 
 class Shard(Entry):
+    """A shard file: its rows, the row_id of its first, tokens stored, targets, and the digest of its content."""
+
     path: Inside
     rows: Count
     row_start: Count
@@ -202,6 +225,8 @@ class Shard(Entry):
 
 
 class Split(Entry):
+    """One side of the data set: distinct documents, sequences (rows), and what they hold."""
+
     documents: Count
     sequences: Count
     tokens: TokenBooks
@@ -223,11 +248,23 @@ class Split(Entry):
 
 
 class Splits(Entry):
+    """Both sides; validation is there with zeros where nothing was held out."""
+
     train: Split
     validation: Split
 
+    def items(self) -> tuple[tuple[str, Split], ...]:
+        """(name, split) of both, train first."""
+        return (("train", self.train), ("validation", self.validation))
+
+    def contents(self) -> dict[str, list[str]]:
+        """content_sha256 of the shards of each split, in order."""
+        return {name: [shard.content_sha256 for shard in split.shards] for name, split in self.items()}
+
 
 class File(Entry):
+    """A file of the build but manifest.json; rows are those of Parquet."""
+
     path: Inside
     bytes: Count
     rows: Count | None
@@ -246,6 +283,8 @@ class Run(Entry):
 
 
 class BuildManifest(Entry):
+    """manifest.json of a build."""
+
     format_version: int = FORMAT_VERSION
     name: str
     version: str

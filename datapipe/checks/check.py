@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from datapipe.build_manifest import BuildManifest
-from datapipe.build_manifest.types import Split
-
 SHOWN = 20  # differences of one kind that are named
 
 # told what is being done, how much of it, of how much (None: not known)
@@ -28,7 +25,3 @@ class Check:
     @property
     def state(self) -> str:
         return "not possible" if self.not_possible else "differs" if self.differences else "ok"
-
-
-def splits(made: BuildManifest) -> list[tuple[str, Split]]:
-    return [("train", made.splits.train), ("validation", made.splits.validation)]

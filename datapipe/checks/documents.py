@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datapipe.books import Books
 from datapipe.books.library import SIGNAL_PLACE
 from datapipe.build_manifest.types import Stage
-from datapipe.checks.check import SHOWN, Check, splits
+from datapipe.checks.check import SHOWN, Check
 
 # sentence about a document -> SQL that is true where it holds; `before` is the doc_id of the row above
 WRONG_FATES = {
@@ -136,7 +136,7 @@ def _kept(books: Books) -> list[str]:
     kept = dict(books.query("select split, count(*) from fates where fate = 'kept' group by 1"))
     return [
         f"splits.{name}.documents is {split.documents}, fates say {kept.get(name, 0)}"
-        for name, split in splits(books.manifest)
+        for name, split in books.manifest.splits.items()
         if kept.get(name, 0) != split.documents
     ]
 

@@ -1,6 +1,5 @@
 """The files of a build against what manifest.json records of them."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,10 @@ import pyarrow.parquet as pq
 
 from datapipe import tables
 from datapipe.build_manifest import BuildManifest, digests
+from datapipe.build_manifest.commit import kept
 from datapipe.build_manifest.store import MANIFEST
 from datapipe.build_manifest.types import File
-from datapipe.checks.check import Check, Progress, splits
+from datapipe.checks.check import Check, Progress
 from datapipe.units import file_sha256
 
 
@@ -22,25 +22,15 @@ def digested(made: BuildManifest, build: Path) -> Check:
     if (digest := digests.build_digest(made.as_json())) != made.build_digest:
         differences.append(f"{MANIFEST}: build_digest is {made.build_digest}, its content gives {digest}")
     if made.tokenizer:
-        shards = {name: [shard.content_sha256 for shard in split.shards] for name, split in splits(made)}
-        dataset_id = digests.dataset_id(made.tokenizer.sha256, shards)
+        dataset_id = digests.dataset_id(made.tokenizer.sha256, made.splits.contents())
     else:
-        dataset_id = digests.dataset_id_of_documents(_kept(build))
+        there = (build / "fates.parquet").is_file()  # `present` says so where it is not
+        dataset_id = digests.dataset_id_of_documents(kept(build) if there else ())
     if dataset_id != made.dataset_id:
         differences.append(f"{MANIFEST}: dataset_id is {made.dataset_id}, its shards give {dataset_id}")
     if not made.version.endswith(f"-{made.dataset_id[:12]}"):
         differences.append(f"{MANIFEST}: version {made.version} does not end in the first 12 digits of dataset_id")
     return Check("digests", 3, differences)
-
-
-def _kept(build: Path) -> Iterator[tuple[str, str]]:
-    path = build / "fates.parquet"
-    if not path.is_file():
-        return
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=["doc_id", "split", "fate"]):
-            kept = batch.filter(pa.array([fate == "kept" for fate in batch["fate"].to_pylist()]))
-            yield from zip(kept["doc_id"].to_pylist(), kept["split"].to_pylist(), strict=True)
 
 
 def present(made: BuildManifest, build: Path, workers: int, told: Progress) -> Check:
@@ -53,7 +43,7 @@ def present(made: BuildManifest, build: Path, workers: int, told: Progress) -> C
     named = {file.path for file in made.files} | {MANIFEST}
     there = {path.relative_to(build).as_posix() for path in build.rglob("*") if not path.is_dir()}
     differences += [f"{path}: is not in files[] of {MANIFEST}" for path in sorted(there - named)]
-    named_by_shards = [shard.path for _, split in splits(made) for shard in split.shards]
+    named_by_shards = [shard.path for _, split in made.splits.items() for shard in split.shards]
     differences += [f"{path}: a shard that files[] does not name" for path in named_by_shards if path not in named]
     return Check("files", len(made.files), differences)
 

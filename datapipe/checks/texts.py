@@ -12,7 +12,7 @@ from datapipe.books import Books
 from datapipe.books.texts import fetch
 from datapipe.build_manifest import BuildManifest
 from datapipe.checks.check import Check, Progress
-from datapipe.keyed import bound, keyed
+from datapipe.keyed import bound, keyed_each
 
 SHARE = 0.01
 BATCH_BYTES = 32_000_000  # of text in memory at a time, about
@@ -36,6 +36,8 @@ def checks(books: Books, everything: bool, told: Progress) -> list[Check]:
 def hashes(books: Books, everything: bool, told: Progress) -> Check:
     """bytes and text_hash of a hash-chosen 1 % of the documents whose text is stored, or of each."""
     stored = _stored(books.manifest)
+    if not books.query("select 1 from fates limit 1"):
+        return Check("texts")  # nothing was read, so nothing is missing
     if stored == "none" or not books.has("documents"):
         return Check("texts", 0, [], NOT_STORED.format("all", stored))
     query = DOCUMENTS.format(stored="fate = 'kept'" if stored == "kept" else "true")
@@ -73,7 +75,8 @@ def _chosen(books: Books, query: str, everything: bool) -> Iterator[tuple[Any, .
     with books.db.cursor() as cursor:  # of its own: other queries run while this one is read
         cursor.execute(query)
         while rows := cursor.fetchmany(65_536):
-            yield from (row for row in rows if everything or keyed("verify", None, row[0]) < limit)
+            chosen = keyed_each("verify", None, (row[0] for row in rows))
+            yield from (row for row, number in zip(rows, chosen, strict=True) if everything or number < limit)
 
 
 def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from datapipe.books import Books
 from datapipe.build_manifest.types import Shard, Tokenizer
-from datapipe.checks.check import SHOWN, Check, Progress, splits
+from datapipe.checks.check import SHOWN, Check, Progress
 from datapipe.errors import DatapipeError
 from datapipe.rows import Recount, recount
 
@@ -20,7 +20,7 @@ def checks(books: Books, workers: int, told: Progress) -> list[Check]:
     if made.tokenizer is None:
         return []
     length = (made.manifest.get("sequences") or {}).get("length")
-    shards = [(name, shard) for name, split in splits(made) for shard in split.shards]
+    shards = [(name, shard) for name, split in made.splits.items() for shard in split.shards]
     counted: dict[str, list[Recount]] = {"train": [], "validation": []}
     differences: list[str] = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
@@ -70,7 +70,7 @@ def _recount(build: Path, path: str) -> Recount | str:
 def _tokens(books: Books, counted: dict[str, list[Recount]]) -> Check:
     """stored = targets + last positions + masked; tokens of kept documents x copies = stored - repeated + dropped."""
     differences: list[str] = []
-    for name, split in splits(books.manifest):
+    for name, split in books.manifest.splits.items():
         told = split.tokens
         keys = ("stored", "targets", "last_positions", "masked", "repeated_context", "padding")
         sums = {key: sum(getattr(part, key) for part in counted[name]) for key in keys}

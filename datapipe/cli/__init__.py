@@ -29,6 +29,17 @@ class Commands(click.Group):
             return None
         return getattr(importlib.import_module(f"datapipe.cli.{cmd_name}"), cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is asked for; of a mistyped one the nearest is named."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = "".join(f" Did you mean '{one}'?" for one in get_close_matches(args[0], COMMANDS, 1))
+            ctx.fail(f"No such command '{args[0]}'.{near}")
+        return super().resolve_command(ctx, args)
+
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
@@ -58,20 +69,36 @@ class Stopped(BaseException):
         self.number = number
 
 
-_stopped: list[int] = []
+STOPPED = "stopped; the same command goes on where this one was"
+_stopped: list[int] = []  # the signal that came
+_told: list[int] = []  # the one that stderr was told of
+GRACE = 5  # seconds to end in order: a work unit may take a minute, and who stops a job soon sends SIGKILL
 
 
 def _stop(number: int, _: FrameType | None) -> None:
-    """The first signal ends the work in order; the second ends the process: what is committed stays in any case."""
+    """
+    The first signal ends the work in order; the second, or the end of GRACE, ends the process: what is committed
+    stays in any case, and the next build sweeps the rest away.
+    """
     if _stopped:
         os._exit(128 + number)
     _stopped.append(number)
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(GRACE)
     raise Stopped(number)
+
+
+def _give_up(_: int, __: FrameType | None) -> None:
+    """A thread still runs.  No thread of ours waits here instead: a signal may come while one is being started."""
+    if not _told:
+        os.write(2, f"{STOPPED}\n".encode())
+    os._exit(128 + _stopped[0])
 
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
     _stopped.clear()
+    _told.clear()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # texts of every script, on terminals that cannot show them
@@ -104,7 +131,8 @@ def run(args: list[str]) -> int:
 
 
 def _say_stopped(number: int) -> int:
-    click.echo("stopped; the same command goes on where this one was", err=True)
+    _told.append(number)
+    click.echo(STOPPED, err=True)
     return 128 + number
 
 

@@ -1,7 +1,6 @@
 """datapipe build"""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,12 +49,13 @@ def build(
     from datapipe import pipeline
     from datapipe.build_manifest import Built, DryRun
     from datapipe.cli.progress import Progress
+    from datapipe.units import cores
 
     asked = manifests.load(manifest)
     with Progress() as progress:
         answer = pipeline.build(
             asked,
-            workers=workers or len(os.sched_getaffinity(0)),
+            workers=workers or cores(),
             memory=memory,
             output=output,
             dry_run=dry_run,

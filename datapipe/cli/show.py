@@ -100,7 +100,11 @@ def _dropped(books: "Books", rule: str, number: int | None, out: Path | None, as
 
 def _write(out: Path, rows: Iterable[dict[str, Any]]) -> int:
     count = 0
-    with open(out, "w", encoding="utf-8") as file:
+    try:
+        file = open(out, "w", encoding="utf-8")  # noqa: SIM115  only the opening may be the flag's fault
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise click.BadParameter(f"{out}: {error.strerror}", param_hint="--out") from None
+    with file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1

@@ -7,6 +7,7 @@ from datapipe.books.differ import Hunk, Run
 from datapipe.cli.text import pad, safe, size, wrap
 
 WORDS = 40  # of one side of one difference
+CHARACTERS = 400  # the same, of a script without blanks between words
 MARKS = "[{}]"
 
 
@@ -43,7 +44,9 @@ def _run(run: Run, words: str) -> str:
 
 def _short(words: str) -> str:
     parts = words.split(" ")
-    return words if len(parts) <= WORDS else " ".join(parts[:WORDS]) + f" ... {len(parts) - WORDS} more"
+    if len(parts) > WORDS:
+        return " ".join(parts[:WORDS]) + f" ... {len(parts) - WORDS} more"
+    return words if len(words) <= CHARACTERS else words[:CHARACTERS] + f" ... {len(words) - CHARACTERS} characters more"
 
 
 def _beside(left: str, right: str, half: int) -> list[str]:

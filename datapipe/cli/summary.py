@@ -1,7 +1,6 @@
 """What a person reads: after a build, of a plan, and of the books of a build."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from datapipe.books import Books, WhatIf
 from datapipe.build_manifest import BuildManifest, Built, DryRun
@@ -189,10 +188,6 @@ def _lengths(books: Books) -> str:
     )
 
 
-def _splits(made: BuildManifest) -> Iterable[tuple[str, Any]]:
-    return (("train", made.splits.train), ("validation", made.splits.validation))
-
-
 def _shares(made: BuildManifest) -> str:
     rows = [
         (
@@ -205,7 +200,7 @@ def _shares(made: BuildManifest) -> str:
             "" if share.asked is None else f"{share.asked:.2%}",
             f"{share.realised:.2%}",
         )
-        for name, split in _splits(made)
+        for name, split in made.splits.items()
         for source, share in split.by_source.items()
         if share.documents or share.asked
     ]
@@ -227,7 +222,7 @@ def _packing(made: BuildManifest) -> str:
             f"{split.packing.fill:.2%}",
             split.packing.cut_documents,
         )
-        for name, split in _splits(made)
+        for name, split in made.splits.items()
         if split.sequences
     ]
     header = ("split", "rows", "stored", "targets", "last", "masked", "repeated", "padding", "fill", "cut documents")
@@ -240,7 +235,7 @@ def _shards(made: BuildManifest) -> str:
     parts = [
         f"{count(len(split.shards), 'shard')} of {name}: {count(split.sequences, 'row')}, "
         f"{count(split.tokens.targets, 'target')}"
-        for name, split in _splits(made)
+        for name, split in made.splits.items()
         if split.shards
     ]
     return "; ".join(parts) or "no shards: nothing was kept"

@@ -12,7 +12,7 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, indent: int = 2) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns under a header; numbers to the right, with separators; the width is that of the widest cell."""
     body = [list(row) for row in rows]
     cells = [[number(value) for value in row] for row in body]
@@ -22,7 +22,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, indent: in
         "  ".join(pad(cell, size, right=to_right) for cell, size, to_right in zip(row, widths, right, strict=True))
         for row in [list(header), *cells]
     ]
-    return "\n".join(" " * indent + line.rstrip() for line in lines)
+    return "\n".join("  " + line.rstrip() for line in lines)
 
 
 def _numeric(value: object) -> bool:

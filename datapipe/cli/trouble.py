@@ -1,6 +1,7 @@
 """Which exceptions a user can do something about, and what to tell them."""
 
 import errno
+import os
 import sys
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ MACHINE = {
     errno.ENOMEM: "out of memory",
     errno.EMFILE: "too many open files (see ulimit -n)",
     errno.ENFILE: "too many open files",
+    errno.ENOTDIR: "a part of this path is a file, expected a folder",
     errno.EXDEV: "builds and their folder .units must lie on one file system",
     errno.EIO: "the disk reports an error",
 }
@@ -49,6 +51,8 @@ def _duckdb(error: BaseException) -> Status | None:
     text = str(error).split("\n", 1)[0]
     if isinstance(error, duckdb.OutOfMemoryException):
         return Status(MachineError.status, f"out of memory or disk: {text}; give more --memory")
+    if os.strerror(errno.ENOSPC) in text:  # a transaction that cannot be committed, and what follows from that
+        return Status(MachineError.status, f"{MACHINE[errno.ENOSPC]}: {text}; what is done stays done, run it again")
     if isinstance(error, duckdb.IOException):  # it reads and writes our own files only
         return Status(MachineError.status, text)
     return None

@@ -1,7 +1,6 @@
 """datapipe verify"""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +27,11 @@ def verify(build: str | None, everything: bool, output: Path, as_json: bool) -> 
     from datapipe.checks import verify as check
     from datapipe.cli.progress import Progress
     from datapipe.errors import IncompleteError, IntegrityError
+    from datapipe.units import cores
 
     path = resolve(build, output)
     with Progress() as progress:
-        found = check(path, everything=everything, workers=len(os.sched_getaffinity(0)), progress=progress)
+        found = check(path, everything=everything, workers=cores(), progress=progress)
     click.echo(json.dumps(found.as_json()) if as_json else _text(found))
     if not found.ok:
         raise IntegrityError(f"{path} is not what its manifest.json says: {_count(found)} differences")

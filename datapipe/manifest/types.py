@@ -366,11 +366,19 @@ class Manifest(Entry):
         return self.model_dump(mode="json", by_alias=True)
 
     def recipe(self) -> dict[str, Any]:
-        """What decides the bytes: as_written without name, output, files, exclude and every path."""
+        """
+        What decides the bytes: as_written without name, output, files, exclude and every path.
+
+        `select` and `keep` are lists of pairs: canonical JSON sorts keys, and the first rule that fails decides.
+        """
         recipe = self.as_written()
         del recipe["name"], recipe["output"]
         for source in recipe["sources"].values():
             del source["files"], source["exclude"]
+            source["select"] = list(source["select"].items())
+        for stage in recipe["stages"]:
+            if "keep" in stage:
+                stage["keep"] = list(stage["keep"].items())
         if recipe["tokenizer"]:
             recipe["tokenizer"].pop("file", None)
         return recipe

@@ -4,6 +4,7 @@ Reading: from files to documents.
     plan(manifest, workers=n) -> Plan           which files, hashed; which pieces
     run(plan, manifest, work) -> ReadResult     parts of documents in the unit store, and a book for every input
     over_limits(result, manifest) -> messages   what limits.rejected and limits.quarantined say to it
+    without_documents(result) -> messages       sources that gave nothing at all
     write_refused(result, folder)               rejected.parquet, quarantine.parquet
     admit(result, manifest, work) -> Documents  names, sample and snapshots: which of them are documents of the build
 """
@@ -12,7 +13,7 @@ from datapipe.read.admit import VERSION as SAMPLE_VERSION
 from datapipe.read.admit import admit
 from datapipe.read.part import VERSION
 from datapipe.read.planning import Input, Plan, plan
-from datapipe.read.result import ReadResult, over_limits, run, write_refused
+from datapipe.read.result import ReadResult, over_limits, run, without_documents, write_refused
 
 __all__ = [
     "SAMPLE_VERSION",
@@ -24,5 +25,6 @@ __all__ = [
     "over_limits",
     "plan",
     "run",
+    "without_documents",
     "write_refused",
 ]

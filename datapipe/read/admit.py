@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from datapipe import tables, units
 from datapipe.documents import Documents, Part, Verdict, Work, sql
-from datapipe.keyed import bound, doc_id, keyed
+from datapipe.keyed import bound, doc_id, keyed_each
 from datapipe.manifest import Manifest
 from datapipe.read import books
 from datapipe.read.result import ReadResult
@@ -23,8 +23,6 @@ from datapipe.units import Unit
 
 FUNCTION, VERSION = "sample", 1
 AT_ONCE = 100_000  # rows that are fetched together
-
-Row = tuple[int, int]  # (part, row)
 
 
 def admit(result: ReadResult, manifest: Manifest, work: Work) -> Documents:
@@ -172,7 +170,8 @@ def _left_out(manifest: Manifest, work: Work, part: Part) -> np.ndarray:
     found: list[int] = []
     reader = work.db.execute(query, [part.number])
     while rows := reader.fetchmany(AT_ONCE):
-        found += [row for row, name in rows if keyed("sample", None, name) >= below]
+        drawn = keyed_each("sample", None, (name for _, name in rows))
+        found += [row for (row, _), number in zip(rows, drawn, strict=True) if number >= below]
     return np.array(found, np.int32)
 
 

@@ -2,12 +2,14 @@
 Which files a source means: patterns, exclusions, and the name a file has below the source's folder.
 """
 
+import fnmatch
 import glob
 import os
 import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from datapipe.errors import DataError
+from datapipe.errors import DataError, MachineError
 from datapipe.manifest import Manifest
 from datapipe.read.streams import SUFFIXES
 
@@ -32,22 +34,80 @@ def find(manifest: Manifest, name: str) -> list[tuple[str, Path]]:
     root = _common([_prefix(pattern) for pattern in patterns])
     left_out = [_excluded(manifest, written) for written in source.exclude]
     found: dict[str, Path] = {}
+
+    def is_out(path: str) -> bool:
+        return _is_out(os.path.relpath(path, root).replace(os.sep, "/"), path, left_out)
+
     for written, pattern in zip(source.files, patterns, strict=True):
-        files = [
-            (os.path.relpath(path, root).replace(os.sep, "/"), path) for path in _matches(manifest, written, pattern)
-        ]
-        files = [(relative, path) for relative, path in files if not _is_out(relative, path, left_out)]
+        files = [path for path in _matches(manifest, written, pattern, is_out) if not is_out(path)]
         if not files:
             raise DataError(_nothing(name, written, pattern))
-        found |= {relative: Path(path) for relative, path in files}
+        found |= {os.path.relpath(path, root).replace(os.sep, "/"): Path(path) for path in files}
+    for path in found.values():
+        _check_name(name, path)
     return sorted(found.items())
 
 
-def _matches(manifest: Manifest, written: str, pattern: str) -> list[str]:
+def _check_name(source: str, path: Path) -> None:
+    """A relative path is part of what names a document, and goes into tables and JSON: it must be text."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"source {source}: {os.fsencode(path)!r}: the name is not UTF-8; rename the file, or exclude it"
+        ) from None
+
+
+def _matches(manifest: Manifest, written: str, pattern: str, is_out: Callable[[str], bool]) -> list[str]:
     literal = str(manifest.resolve(written))
     if os.path.isfile(literal):  # a name may hold brackets
         return [literal]
-    return [os.path.normpath(path) for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path)]
+    parts = [part for part in pattern.split(os.sep) if part not in ("", ".")]
+    found = _expand(os.sep, parts, (), is_out)
+    return sorted({os.path.normpath(path) for path in found if os.path.isfile(path)})
+
+
+def _expand(folder: str, parts: Sequence[str], above: tuple[str, ...], is_out: Callable[[str], bool]) -> Iterator[str]:
+    """
+    The paths below a folder that the parts of a pattern match, as Python's glob has it but for two things: a folder
+    that cannot be listed is an error and no empty one, and a link to a folder `above` it is not walked in circles.
+    """
+    if not parts:
+        yield folder
+        return
+    part, *rest = parts
+    if part == "**":
+        above = above or (os.path.realpath(folder),)
+        if rest:
+            yield from _expand(folder, rest, above, is_out)
+        for entry in _listed(folder, "*", is_out):
+            if not entry.is_dir():
+                yield from [] if rest else [entry.path]
+            elif (real := os.path.realpath(entry.path)) not in above:
+                yield from _expand(entry.path, parts, (*above, real), is_out)
+    elif WILD.search(part):
+        for entry in _listed(folder, part, is_out):
+            if not rest or entry.is_dir():
+                yield from _expand(entry.path, rest, (), is_out)
+    elif os.path.lexists(path := os.path.join(folder, part)):
+        yield from _expand(path, rest, (), is_out)
+
+
+def _listed(folder: str, part: str, is_out: Callable[[str], bool]) -> list[os.DirEntry[str]]:
+    """The entries of a folder that a part of a pattern matches, hidden ones only where it begins with a dot."""
+    matches = re.compile(fnmatch.translate(part)).fullmatch
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries
+                    if matches(entry.name) and (part.startswith(".") or not entry.name.startswith("."))]  # fmt: skip
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        if is_out(os.path.join(folder, "any")):
+            return []
+        raise MachineError(
+            f"{folder}: cannot be listed: {error.strerror}; let it be read, or exclude what is below it"
+        ) from None
 
 
 def _nothing(name: str, written: str, pattern: str) -> str:

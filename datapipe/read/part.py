@@ -256,6 +256,7 @@ class Chain:
     input: Input
 
     def run(self, store: Store) -> list[Done]:
+        """Every part, from the store or read now."""
         done: list[Done] = []
         at, rows = Place(0, 1), None
         while not done or not done[-1].counts["last"]:

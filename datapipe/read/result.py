@@ -139,6 +139,21 @@ def _reasons(mine: Iterable[dict], kind: str) -> str:
     return ", ".join(f"{reason}: {n:,}" for reason, n in sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
+def without_documents(result: ReadResult) -> tuple[str, ...]:
+    """A sentence for each source that has records and no document: of a small one no limit says anything."""
+    messages = []
+    for source in result.plan.specs:
+        mine = [book for book in result.inputs if book["source"] == source]
+        records = books.total(mine, "records")
+        if records and books.total(mine, "documents") == books.total(mine, "cut"):
+            reasons = [_reasons(mine, kind) for kind in ("rejected", "quarantined", "cut")]
+            messages.append(
+                f"source {source}: none of its {records:,} records is a document "
+                f"({', '.join(filter(None, reasons)) or 'blank'}); look at its `fields`, `format` and `select`"
+            )
+    return tuple(messages)
+
+
 def write_refused(result: ReadResult, folder: Path) -> None:
     """rejected.parquet and quarantine.parquet of a build, sorted by source, file, line as the units come."""
     for name in ("rejected.parquet", "quarantine.parquet"):

@@ -47,7 +47,8 @@ class Spec:
             "extra": source.extra,
             "labels": self.labels,
             "key": self.key,
-            "select": {name: rule.model_dump(mode="json") for name, rule in source.select.items()},
+            # pairs, for their order decides by which rule a record is cut
+            "select": [[name, rule.model_dump(mode="json")] for name, rule in source.select.items()],
             "sample": source.sample,
             "edits": [[name, edits.VERSIONS[name]] for name in source.edits],
             "raw": self.raw,

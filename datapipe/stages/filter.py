@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from datapipe.documents import Documents, Verdict, literal
+from datapipe.documents import DROPS, Documents, Verdict, literal, shown
 from datapipe.keyed import canonical
 from datapipe.manifest import Bound, Filter, Only
 from datapipe.stages.signal_units import read_signals, signals_of
 
-COLUMNS = "(doc bigint, rule varchar, value double, evidence varchar, decides boolean)"
-DROPS = pa.schema(
+FAILED = pa.schema(
     [
         ("doc", pa.int64()),
         ("rule", pa.string()),
@@ -30,13 +29,13 @@ DROPS = pa.schema(
 def judge(spec: Filter, docs: Documents) -> Verdict:
     """Drops: every bound that a document fails; the first in the manifest's order decides."""
     where = condition(spec.only)
-    docs.work.db.execute(f"create or replace table filter_drops {COLUMNS}")
+    docs.work.db.execute(f"create or replace table filter_drops ({DROPS})")
     found = signals_of(docs, list(spec.keep))
     for part in docs.parts:
         rows, names = docs.alive(part, where)
         if len(rows):
             measured = read_signals(found[part.number]).take(pa.array(rows))
-            docs.work.insert("filter_drops", pa.Table.from_batches(failed(spec.keep, measured, names), DROPS))
+            docs.work.insert("filter_drops", pa.Table.from_batches(failed(spec.keep, measured, names), FAILED))
     return Verdict(drops="filter_drops", not_judged=_not_judged(docs, where))
 
 
@@ -51,7 +50,7 @@ def failed(keep: Mapping[str, Bound], measured: pa.Table, docs: np.ndarray) -> I
             n = int(fails.sum())
             value = pa.array(number[fails], from_pandas=True)  # NaN becomes null
             columns = [docs[fails], pa.repeat(rule, n), value, pa.repeat(evidence, n), ~decided[fails]]
-            yield pa.record_batch([pa.array(column) for column in columns], schema=DROPS)
+            yield pa.record_batch([pa.array(column) for column in columns], schema=FAILED)
             bad |= fails
         decided |= bad
 
@@ -69,17 +68,14 @@ def _rules(name: str, bound: Bound, number: np.ndarray) -> Iterator[tuple[str, n
         yield f"{name} > {shown(bound.max)}", number > bound.max
 
 
-def shown(value: float) -> str:
-    """A bound as a rule says it: 50, 0.3, 100000; never rounded."""
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1 << 53 else repr(value)
-
-
 def condition(only: Only | None) -> str:
     """SQL over `documents` for those that a filter judges."""
     if only is None:
         return "true"
     lists = {"source": only.source, "lang": only.lang, "snapshot": only.snapshot}
-    terms = [f"coalesce({name} in ({', '.join(map(literal, values))}), false)" for name, values in lists.items() if values]
+    terms = [
+        f"coalesce({name} in ({', '.join(map(literal, values))}), false)" for name, values in lists.items() if values
+    ]
     return " and ".join(terms) or "true"
 
 

@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from datapipe import text
-from datapipe.documents import Documents, Verdict, sql
+from datapipe.documents import Documents, Verdict, shown, sql
 from datapipe.manifest import NearDedup
 from datapipe.stages import bands
 from datapipe.stages.compare import Comparison, Found, Rule
-from datapipe.stages.filter import shown
 from datapipe.stages.segments import Line, segments
 from datapipe.stages.staying import drop, leak, order_of_staying, write_clusters
 

@@ -30,6 +30,7 @@ class Measure:
     names: Sequence[str]
 
     def run(self, store: Store) -> list[Done]:
+        """The unit of each signal, in the order of `names`."""
         missing: list[str] = []
         columns = cache(lambda: self._compute(missing))
         found = [self._unit(name, columns) for name in self.names]

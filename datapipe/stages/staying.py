@@ -7,7 +7,7 @@ and `near_drops`, empty until the stage ran.
 
 from collections.abc import Sequence
 
-from datapipe.documents import Work, sql
+from datapipe.documents import DROPS, Work, sql
 
 WAYS = {
     "priority": "d.priority desc nulls last",
@@ -16,7 +16,6 @@ WAYS = {
     "newest": "d.instant desc nulls last",
     "oldest": "d.instant nulls last",
 }
-DROPS = "(doc bigint, rule varchar, value double, evidence varchar, decides boolean, kept bigint)"
 
 
 def order_of_staying(prefer: Sequence[str]) -> str:
@@ -30,7 +29,7 @@ def order_of_staying(prefer: Sequence[str]) -> str:
 def prepare(work: Work) -> None:
     """Make the tables of drops that are not there yet."""
     for name in ("exact_drops", "near_drops"):
-        work.db.execute(f"create table if not exists {name} {DROPS}")
+        work.db.execute(f"create table if not exists {name} ({DROPS}, kept bigint)")
 
 
 def drop(work: Work, table: str, rule: str, pairs: str) -> None:
