@@ -23,6 +23,9 @@ from pathlib import Path
 import zstandard
 from ruamel.yaml import YAML
 
+from datapipe import manifest as manifests
+from datapipe.read import files
+
 PER_LAYOUT = {"name", "version", "parents", "run"}  # what two equal builds may differ in
 
 
@@ -59,7 +62,7 @@ def digests(folder: Path) -> dict[str, str]:
     return found
 
 
-def deal_anew(manifest: Path, folder: Path, seed: int, files: int = 7) -> Path:
+def deal_anew(manifest: Path, folder: Path, seed: int, count: int = 7) -> Path:
     """The same documents in other files, in another order; the manifest that names them."""
     yaml = YAML()
     with open(manifest, encoding="utf-8") as file:
@@ -67,22 +70,21 @@ def deal_anew(manifest: Path, folder: Path, seed: int, files: int = 7) -> Path:
     chance = random.Random(seed)
     for name, source in asked["sources"].items():
         lines: list[bytes] = []
-        for pattern in source["files"]:
-            for path in sorted(Path(manifest.parent).glob(pattern) if not pattern.startswith("/") else
-                               Path("/").glob(pattern[1:])):  # fmt: skip
-                data = path.read_bytes()
-                if path.suffix == ".zst":
-                    data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-                lines += [line for line in data.split(b"\n") if line.strip()]
+        for _, path in files.find(manifests.load(manifest), name):
+            data = path.read_bytes()
+            if path.suffix == ".zst":
+                data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            lines += [line for line in data.split(b"\n") if line.strip()]
         chance.shuffle(lines)
         (folder / name).mkdir(parents=True)
-        for n in range(files):
-            dealt = b"\n".join(lines[n::files]) + b"\n"
+        for n in range(count):
+            dealt = b"\n".join(lines[n::count]) + b"\n"
             if n % 2:
                 (folder / name / f"{n}.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(dealt))
             else:
                 (folder / name / f"{n}.jsonl").write_bytes(dealt)
         source["files"] = [str(folder / name / "*.jsonl*")]
+        source.pop("exclude", None)
     target = folder / "manifest.yaml"
     with open(target, "w", encoding="utf-8") as file:
         yaml.dump(asked, file)

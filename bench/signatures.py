@@ -5,7 +5,7 @@ MinHash signatures from raw text: ours against the first MinHash step of datatro
 
 FOLDER holds books, specs, debian_docs, code, chinese, manpages and web as NAME.jsonl.zst with `text` (and `lang`).
 datatrove wants other versions of our libraries, so it gets an environment of its own, made in a temporary folder
-(`pip install datatrove==0.10.1 spacy orjson`) unless --peer names a Python that has it.  Both sides take 5-grams
+(see REQUIREMENTS) unless --peer names a Python that has it.  Both sides take 5-grams
 and 128 hashes a document, on one thread; CPU seconds, best of three.  datatrove is measured on the first megabyte of
 each kind, as it would take minutes otherwise, and so is the ratio; our own speed on up to --size of it.
 """
@@ -27,7 +27,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 KINDS = ["books", "specs", "debian_docs", "code", "chinese", "manpages", "web"]
 ENGLISH = ["books", "specs", "debian_docs"]
 NGRAM, BUCKETS, ROWS = 5, 16, 8
-REQUIREMENTS = ["datatrove==0.10.1", "spacy", "orjson"]
+REQUIREMENTS = ["datatrove[processing]==0.10.1", "spacy<4", "orjson", "xxhash<4"]
 
 
 def best(run: Callable[[], object], times: int = 3) -> float:
@@ -69,8 +69,10 @@ def peer_seconds(python: str, texts: list[str]) -> float:
         json.dump(texts, file)
         file.flush()
         command = [python, __file__, "--as-peer", file.name]
-        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return json.loads(out.splitlines()[-1])
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"datatrove failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def peer_python(folder: str) -> str:

@@ -50,7 +50,10 @@ class Work:
     def __init__(self, output: Path, name: str, *, workers: int = 1, memory: int = 4_000_000_000):
         self.workers, self.memory = workers, memory
         folder = output / ".units"
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MachineError(f"{folder}: this folder cannot be made: {error.strerror}; see --output") from error
         self._in_use = open_locked(folder / ".lock", fcntl.LOCK_SH)  # `clean` waits for no build, and no build for it
         with open(folder / ".starting", "ab") as starting:
             fcntl.flock(starting, fcntl.LOCK_EX)  # nobody sweeps a scratch folder between its birth and its lock

@@ -249,7 +249,9 @@ def prepare(manifest: Manifest, docs: Documents) -> Tokenizer | None:
 def _trained(spec: TokenizerTrain, docs: Documents) -> Tokenizer:
     chosen = _choose(docs, spec.train.sample)
     if not len(chosen):
-        raise DataError("tokenizer.train: no training document is left to train on; see which stage dropped them")
+        raise DataError(
+            "tokenizer.train: no training document is left to train on; see which stage dropped them, or set them apart"
+        )
     names = list(dict.fromkeys(name for name in (spec.eos, spec.bos, spec.pad) if name is not None))
     settings = {"vocab_size": spec.train.vocab_size, "special": names}
     shas = {part.number: part.sha256 for part in docs.parts}

@@ -118,3 +118,10 @@ def test_the_verbs_are_there_by_name():
     assert {"build", "load", "open", "verify", "__version__"} <= set(dir(datapipe))
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         _ = datapipe.nope
+
+
+def test_the_whole_path_fits_on_one_screen():
+    tree = ast.parse((PACKAGE / "pipeline.py").read_text("utf-8"))
+    (build,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build"]
+    assert build.end_lineno is not None
+    assert build.end_lineno - build.lineno < 50

@@ -139,6 +139,7 @@ def test_the_same_recipe_makes_nothing_new(demo: Built):
     assert again.existing
     assert again.path == demo.path
     assert not again.ran
+    assert not again.reused, "it is found by its recipe, before any unit is looked at"
 
 
 def test_the_first_rule_of_several_decides_so_another_order_of_rules_is_another_recipe(tmp_path: Path):
@@ -226,7 +227,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(tmp_path: Path, demo: 
     manifest = golden.CHECKOUT / "manifests" / "demo.yaml"
     command = [sys.executable, "-m", "datapipe", "build", str(manifest), "--output", str(tmp_path), "--workers", "2"]
     environment = os.environ | {"PYTHONPATH": str(golden.CHECKOUT)}
-    for wait in (1.2, 1.6, 2.0, 2.4):
+    for wait in (0.7, 1.0, 1.3, 1.6, 2.0):
         with subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:

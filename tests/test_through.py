@@ -193,7 +193,7 @@ def test_what_if_says_what_a_build_with_these_bounds_does(
     tmp_path: Path, expressions: list[str], first: dict, second: int
 ):
     """Dropped by filter and source, documents lost and gained; filters alone, so nothing is unknown."""
-    records = [{"id": f"{n}", "text": prose(n, n)} | ({"score": n} if n % 5 else {}) for n in range(1, 120)]
+    records = [{"id": f"{n}", "text": prose(n, n)} | ({"score": n} if n % 11 else {}) for n in range(1, 120)]
     write_jsonl(tmp_path / "in" / "a.jsonl", records[::2])
     write_jsonl(tmp_path / "in" / "books" / "b.jsonl", records[1::2])
 

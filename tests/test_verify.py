@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import synthetic
 
+import datapipe
 from datapipe import tables
 from datapipe.build_manifest import digests
 from datapipe.checks import Verified, verify
@@ -49,6 +50,18 @@ def test_a_build_without_a_tokenizer(tmp_path):
     found = verify(synthetic.build(tmp_path, tokenizer=False).path)
     assert differences(found) == {}
     assert "tokens" not in [check.name for check in found.checks]
+
+
+def test_a_build_without_a_document_is_complete(tmp_path):
+    """Every record was rejected, and the limits let that pass: no text is missing that could be looked at."""
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n' * 20)
+    (tmp_path / "m.yaml").write_text(
+        "name: empty\nlimits: {rejected: 1.0}\nsources: {web: {files: [in.jsonl]}}\nstages: [{stage: exact_dedup}]\n"
+    )
+    built = datapipe.build(datapipe.load(tmp_path / "m.yaml"), workers=1, output=tmp_path / "builds")
+    found = verify(built.path, everything=True)
+    assert differences(found) == {}
+    assert found.complete
 
 
 def test_every_similarity_is_recomputed(build):

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     "--workers", type=click.IntRange(1, 1024), help="Threads; the result does not depend on it.  [default: cores]"
 )
 @click.option(
-    "--memory", type=Size(), default="4GB", show_default=True, help="What the build may use; the same result."
+    "--memory",
+    type=Size(),
+    default="4GB",
+    show_default=True,
+    help="What the work may hold, next to the 0.5GB that the libraries take; the same result.",
 )
 @click.option("--output", type=PATH, help="Where builds lie, in place of the manifest's `output`.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done: files, work units, disk, memory, pins.")
