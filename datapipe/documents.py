@@ -77,7 +77,9 @@ class Work:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(self.store.folder)  # Arrow does not say which disk is full
         self.db.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
         self._mine.close()

@@ -79,6 +79,7 @@ def build(
             _hold(messages, staging, asked.home)
 
         tokenizer, splits = _tokens_to_shards(docs, manifest, staging, progress)
+        progress("tables", 0, None)
         _tables(docs, manifest, staging)
         made = _record(asked, manifest, result, docs, tokenizer, splits)
         done = build_manifest.commit(made, staging, asked.home, lambda: clock.run(*docs.count("true")), workers)
@@ -119,7 +120,8 @@ def _tokens_to_shards(
     docs: Documents, manifest: Manifest, staging: Path, progress: Progress
 ) -> tuple[Tokenizer | None, dict | None]:
     """From documents that stay to packed sequences; without a tokenizer the build ends before."""
-    progress("tokenizer", 0, None)
+    if manifest.tokenizer:
+        progress("tokenizer", 0, None)
     tokenizer = tokens.prepare(manifest, docs)
     if tokenizer is None:
         docs.work.db.execute("create or replace table taken (doc bigint, copies integer, tokens bigint)")

@@ -1,5 +1,6 @@
 """Units are done once, committed whole, found by what decides their bytes, and damaged ones are done again."""
 
+import errno
 import threading
 from pathlib import Path
 
@@ -147,3 +148,8 @@ def test_a_killed_builds_scratch_is_swept_and_a_living_ones_is_not(tmp_path):
             assert not dead.exists()
             assert alive.scratch.exists()
     assert not alive.scratch.exists()
+
+
+def test_an_error_of_the_disk_names_the_folder(tmp_path):
+    with pytest.raises(OSError, match=r"out/\.units"), Work(tmp_path / "out", "build"):
+        raise OSError(errno.ENOSPC, "No space left on device")
