@@ -392,17 +392,6 @@ WAITING = """
 """
 
 
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_a_command(number, status):
-    with start(WAITING) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "waiting\n"
-        process.send_signal(number)
-        assert process.wait(10) == status
-        assert process.stderr.read() == "stopped; the same command goes on where this one was\n"
-
-
 BUSY = """
     import sys, threading, time
     import datapipe.build_manifest
@@ -419,9 +408,10 @@ BUSY = """
 """
 
 
+@pytest.mark.parametrize("script", [WAITING, BUSY], ids=["while it waits", "while a work unit takes long"])
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_does_not_wait_for_a_long_work_unit(number, status):
-    with start(BUSY) as process:
+def test_signals_end_a_command(script, number, status):
+    with start(script) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "waiting\n"
