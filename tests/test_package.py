@@ -36,7 +36,7 @@ def test_the_wheel_carries_licence_notice_and_command(wheel):
             for name in archive.namelist()
             if ".dist-info/" in name
         }
-    assert {"licenses/LICENSE", "licenses/NOTICE"} <= set(info)
+    assert {"licenses/LICENSE", "licenses/datapipe/kernels/NOTICE"} <= set(info)
     assert "datapipe = datapipe.cli:main" in info["entry_points.txt"]
 
 
