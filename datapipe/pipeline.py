@@ -78,7 +78,7 @@ def build(
             _tables(docs, manifest, staging)
             _hold(messages, staging, asked.home)
 
-        tokenizer, splits = _tokens_to_shards(docs, manifest, staging, progress)
+        tokenizer, splits = _tokens_to_shards(asked, docs, manifest, staging, progress)
         progress("tables", 0, None)
         _tables(docs, manifest, staging)
         made = _record(asked, manifest, result, docs, tokenizer, splits)
@@ -95,6 +95,7 @@ class Asked:
     home: Path
     recipe_id: str
     stages: tuple[str, ...]
+    tokenizer: Tokenizer | None  # of a file, read once: what recipe_id names is what encodes
 
 
 def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
@@ -106,7 +107,7 @@ def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
         versions=_versions(), unicode=unicode.VERSION,
     )  # fmt: skip
     names = tuple(f"{place}:{stage.stage}" for place, stage in enumerate(manifest.stages, 1))
-    return Asked(plan, output, output / manifest.name, recipe_id, names)
+    return Asked(plan, output, output / manifest.name, recipe_id, names, tokenizer)
 
 
 def _versions() -> dict[str, int]:
@@ -117,12 +118,12 @@ def _versions() -> dict[str, int]:
 
 
 def _tokens_to_shards(
-    docs: Documents, manifest: Manifest, staging: Path, progress: Progress
+    asked: Asked, docs: Documents, manifest: Manifest, staging: Path, progress: Progress
 ) -> tuple[Tokenizer | None, dict | None]:
     """From documents that stay to packed sequences; without a tokenizer the build ends before."""
     if manifest.tokenizer:
         progress("tokenizer", 0, None)
-    tokenizer = tokens.prepare(manifest, docs)
+    tokenizer = asked.tokenizer or tokens.prepare(manifest, docs)
     if tokenizer is None:
         docs.work.db.execute("create or replace table taken (doc bigint, copies integer, tokens bigint)")
         return None, None
