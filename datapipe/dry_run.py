@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from datapipe.build_manifest import DryRun, SourceInput
+from datapipe.keyed import stage_name
 from datapipe.manifest import Manifest
 from datapipe.read import Input, Plan
 from datapipe.read.streams import Damage, Expanded
@@ -20,9 +21,7 @@ PER_TOKEN_BYTE = 0.25  # bytes of packed ids, and again of token units, per byte
 PER_SIGNATURE = 4 * 128 + 21 * 18  # bytes a document in signatures.parquet and bands.parquet
 
 
-def dry_run(
-    manifest: Manifest, plan: Plan, recipe_id: str, stages: tuple[str, ...], memory: int, existing: Path | None
-) -> DryRun:
+def dry_run(manifest: Manifest, plan: Plan, recipe_id: str, memory: int, existing: Path | None) -> DryRun:
     """The answer to `datapipe build --dry-run`."""
     counted = [_size(one, manifest.limits.expanded) for one in plan.inputs]
     text = sum(size for size, _ in counted)
@@ -35,7 +34,7 @@ def dry_run(
             for name, inputs in plan.sources.items()
         ),
         units={"read": len(plan.units)},
-        stages=stages,
+        stages=tuple(stage_name(place, stage.stage) for place, stage in enumerate(manifest.stages, 1)),
         disk=_disk(manifest, text, records or text // 2000),
         memory=min(BASE + memory, BASE + 2 * text + PER_DOCUMENT * (records or text // 2000)),
         documents=records,

@@ -1,5 +1,5 @@
 """
-Keyed decisions and canonical JSON: where nothing may depend on order, host, clock or chance.
+Keyed decisions, names and canonical JSON: where nothing may depend on order, host, clock or chance.
 
 Every decision (sample, holdout, copies, bucket, row, verify, tokenizer) is the xxh3_64 of a canonical
 list that starts with its purpose, so no decision follows another.
@@ -54,6 +54,11 @@ def text_id(data: bytes) -> str:
 def doc_id(source: str, own_id: str | None, raw_hash: str, n: int) -> str:
     """The name of a document: the same in every build and every layout of files."""
     return text_id(canonical([source, own_id, raw_hash, n]))
+
+
+def stage_name(place: int, stage: str) -> str:
+    """How fates and ledger name a stage: "2:near_dedup"; mixture and tokens are no stages of the manifest."""
+    return stage if stage in ("mixture", "tokens") else f"{place}:{stage}"
 
 
 def doc_ids(source: str, own_ids: Iterable[str | None], raw_hashes: Iterable[str]) -> list[str]:

@@ -21,6 +21,7 @@ from datapipe.documents import Documents, Work
 from datapipe.dry_run import dry_run as estimate
 from datapipe.errors import PolicyError
 from datapipe.kernels import unicode
+from datapipe.keyed import stage_name
 from datapipe.manifest import Manifest
 from datapipe.read import Plan, ReadResult
 from datapipe.stages import bands, signal_units
@@ -59,7 +60,7 @@ def build(
     asked = _ask(manifest, output, workers)
     found = build_manifest.find(asked.home, asked.recipe_id)
     if dry_run:
-        return estimate(manifest, asked.plan, asked.recipe_id, asked.stages, memory, found and found[0])
+        return estimate(manifest, asked.plan, asked.recipe_id, memory, found and found[0])
     if found:
         return Built(*found, existing=True)
 
@@ -72,7 +73,7 @@ def build(
         docs = read.admit(result, manifest, work)
 
         for place, stage in enumerate(manifest.stages, 1):
-            progress(f"{place}:{stage.stage}", 0, None)
+            progress(stage_name(place, stage.stage), 0, None)
             docs.apply(stage.stage, place, stages.judge(stage, docs))
         if messages := limits.over_limits(docs, manifest):
             _tables(docs, manifest, staging)
@@ -94,7 +95,6 @@ class Asked:
     output: Path
     home: Path
     recipe_id: str
-    stages: tuple[str, ...]
     tokenizer: Tokenizer | None  # of a file, read once: what recipe_id names is what encodes
 
 
@@ -106,8 +106,7 @@ def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
         manifest.recipe(), plan.recipe_inputs, tokenizer=tokenizer and tokenizer.sha256,
         versions=_versions(), unicode=unicode.VERSION,
     )  # fmt: skip
-    names = tuple(f"{place}:{stage.stage}" for place, stage in enumerate(manifest.stages, 1))
-    return Asked(plan, output, output / manifest.name, recipe_id, names, tokenizer)
+    return Asked(plan, output, output / manifest.name, recipe_id, tokenizer)
 
 
 def _versions() -> dict[str, int]:
@@ -123,9 +122,8 @@ def _tokens_to_shards(
     """From documents that stay to packed sequences; without a tokenizer the build ends before."""
     if manifest.tokenizer:
         progress("tokenizer", 0, None)
-    tokenizer = asked.tokenizer or tokens.prepare(manifest, docs)
+    tokenizer = asked.tokenizer or tokens.trained(manifest, docs)
     if tokenizer is None:
-        docs.work.db.execute("create or replace table taken (doc bigint, copies integer, tokens bigint)")
         return None, None
     (staging / "tokenizer.json").write_bytes(tokenizer.data)
     progress("tokens", 0, None)

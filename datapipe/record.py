@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from datapipe import tables, units
 from datapipe.documents import Documents, Part
+from datapipe.keyed import stage_name
 
 FATES = """
 select hex32(d.doc_id) as doc_id, d.source, d.snapshot, d."group",
@@ -42,11 +43,6 @@ def write_fates(docs: Documents, folder: Path) -> None:
     for query, schema, name in ((FATES, tables.FATES, "fates"), (LEDGER, tables.LEDGER, "ledger")):
         with db.sql(query).to_arrow_reader(tables.ROW_GROUP) as rows:
             tables.write_stream(folder / f"{name}.parquet", schema, rows)
-
-
-def stage_name(place: int, stage: str) -> str:
-    """How fates and ledger name a stage: "2:near_dedup"; the token step is no stage of the manifest."""
-    return stage if stage == "tokens" else f"{place}:{stage}"
 
 
 def write_documents(docs: Documents, folder: Path, keep: str) -> None:

@@ -240,13 +240,11 @@ def _renamed(spec: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     return spec | {"model": spec["model"] | {"vocab": vocab}, "added_tokens": added}
 
 
-def prepare(manifest: Manifest, docs: Documents) -> Tokenizer | None:
-    """The tokenizer of the build: from its file, or trained on training documents that are alive."""
+def trained(manifest: Manifest, docs: Documents) -> Tokenizer | None:
+    """The tokenizer trained on training documents that are alive; None where none is to be trained, see `check`."""
     spec = manifest.tokenizer
-    return _trained(spec, docs) if isinstance(spec, TokenizerTrain) else check(manifest)
-
-
-def _trained(spec: TokenizerTrain, docs: Documents) -> Tokenizer:
+    if not isinstance(spec, TokenizerTrain):
+        return None
     chosen = _choose(docs, spec.train.sample)
     if not len(chosen):
         raise DataError(

@@ -327,7 +327,7 @@ def test_what_manifest_json_says_of_it(bpe):
 def training(work: Work, texts: list[str], *, parts: int, vocab_size: int = 300, sample: int = 600) -> tokens.Tokenizer:
     records = [{"text": text, "split": "validation" if text.startswith("held") else "train"} for text in texts]
     docs = documents(work, records, parts=parts, row_group=5)
-    found = tokens.prepare(asked({"train": {"vocab_size": vocab_size, "sample": sample}, "eos": "<eos>"}), docs)
+    found = tokens.trained(asked({"train": {"vocab_size": vocab_size, "sample": sample}, "eos": "<eos>"}), docs)
     assert found is not None
     return found
 

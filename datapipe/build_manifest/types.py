@@ -9,6 +9,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from datapipe.keyed import stage_name
+
 FORMAT_VERSION = 1
 
 WHAT_A_TARGET_IS = (
@@ -82,8 +84,8 @@ class Stage(Entry):
 
     @property
     def title(self) -> str:
-        """How fates and ledger name it: "2:near_dedup"; mixture and tokens are no stages of the manifest."""
-        return self.stage if self.stage in ("mixture", "tokens") else f"{self.place}:{self.stage}"
+        """How fates and ledger name it."""
+        return stage_name(self.place, self.stage)
 
 
 class Leak(Entry):

@@ -32,12 +32,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is asked for; of a mistyped one the nearest is named."""
+        """The command that is asked for; click looks for the nearest only among commands that are loaded."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = "".join(f" Did you mean '{one}'?" for one in get_close_matches(args[0], COMMANDS, 1))
-            ctx.fail(f"No such command '{args[0]}'.{near}")
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
 

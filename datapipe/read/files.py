@@ -35,14 +35,17 @@ def find(manifest: Manifest, name: str) -> list[tuple[str, Path]]:
     left_out = [_excluded(manifest, written) for written in source.exclude]
     found: dict[str, Path] = {}
 
+    def relative(path: str) -> str:
+        return os.path.relpath(path, root).replace(os.sep, "/")
+
     def is_out(path: str) -> bool:
-        return _is_out(os.path.relpath(path, root).replace(os.sep, "/"), path, left_out)
+        return _is_out(relative(path), path, left_out)
 
     for written, pattern in zip(source.files, patterns, strict=True):
         files = [path for path in _matches(manifest, written, pattern, is_out) if not is_out(path)]
         if not files:
             raise DataError(_nothing(name, written, pattern))
-        found |= {os.path.relpath(path, root).replace(os.sep, "/"): Path(path) for path in files}
+        found |= {relative(path): Path(path) for path in files}
     for path in found.values():
         _check_name(name, path)
     return sorted(found.items())

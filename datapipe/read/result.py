@@ -111,8 +111,7 @@ def _check_labels(source: str, found: dict[str, int]) -> None:
 def over_limits(result: ReadResult, manifest: Manifest) -> list[str]:
     """A message for every source of which more records were refused than the limits let pass."""
     messages = []
-    for source in result.plan.specs:
-        mine = [book for book in result.inputs if book["source"] == source]
+    for source, mine in _by_source(result):
         records = books.total(mine, "records")
         for kind, limit in (("rejected", manifest.limits.rejected), ("quarantined", manifest.limits.quarantined)):
             n, most = books.total(mine, kind), _most(limit, records)
@@ -122,6 +121,11 @@ def over_limits(result: ReadResult, manifest: Manifest) -> list[str]:
                     f"limits.{kind} lets {most:,} pass; mend the input, or raise the limit"
                 )
     return messages
+
+
+def _by_source(result: ReadResult) -> list[tuple[str, list[dict]]]:
+    """The books of each source's inputs."""
+    return [(name, [book for book in result.inputs if book["source"] == name]) for name in result.plan.specs]
 
 
 def _most(limit: int | float | None, records: int) -> int:
@@ -142,8 +146,7 @@ def _reasons(mine: Iterable[dict], kind: str) -> str:
 def without_documents(result: ReadResult) -> tuple[str, ...]:
     """A sentence for each source that has records and no document: of a small one no limit says anything."""
     messages = []
-    for source in result.plan.specs:
-        mine = [book for book in result.inputs if book["source"] == source]
+    for source, mine in _by_source(result):
         records = books.total(mine, "records")
         if records and books.total(mine, "documents") == books.total(mine, "cut"):
             reasons = [_reasons(mine, kind) for kind in ("rejected", "quarantined", "cut")]

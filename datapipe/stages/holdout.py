@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from datapipe.documents import Documents, Part, Verdict
 from datapipe.keyed import bound, canonical, keyed_each
-from datapipe.manifest import FIELDS, Holdout
+from datapipe.manifest import Holdout
+from datapipe.read.fields import OURS
 
 GROUPS = pa.schema([("doc", pa.int64()), ("value", pa.string())])
 CHOSEN = pa.schema([("key", pa.string())])
@@ -91,7 +92,7 @@ def _read_groups(docs: Documents, by: str) -> None:
 
 def _values(part: Part, by: str, rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
     """(rows, values as text) of a mapped or an extra field; null where a document has none."""
-    column = by if by in FIELDS[1:] else "extra"
+    column = by if by in OURS else "extra"
     for here, table in part.batches([column], rows):
         values = table[column].combine_chunks()
         if column == "extra":
