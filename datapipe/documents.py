@@ -27,7 +27,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datapipe import collateral
 from datapipe.errors import MachineError
+from datapipe.lists import Lists
 from datapipe.units import Done, Store
 
 # what a table of drops holds: every rule that a document failed, one deciding row a dropped document
@@ -170,12 +172,14 @@ class Verdict:
     drops: table of the columns DROPS
     marks: column of `documents` -> table (doc, value)
     not_judged: documents that the stage could not or should not judge, by source
+    judged: of a filter, SQL over `documents` for those that it judged; its collateral table is counted then
     notes: figures of this stage for manifest.json
     """
 
     drops: str | None = None
     marks: dict[str, str] = field(default_factory=dict)
     not_judged: dict[str, int] = field(default_factory=dict)
+    judged: str | None = None
     notes: dict = field(default_factory=dict)
 
 
@@ -205,6 +209,7 @@ class Documents:
     work: Work
     parts: list[Part]
     reports: list[StageReport] = field(default_factory=list)
+    lists: Lists = field(default_factory=dict)  # what the manifest's stages look up
 
     def alive(self, part: Part, where: str = "true") -> tuple[np.ndarray, np.ndarray]:
         """Rows (int32, sorted) and docs (int64) of a part's documents that no stage dropped; `where` is SQL."""
@@ -216,6 +221,14 @@ class Documents:
         """Documents and their bytes."""
         query = f"select count(*), coalesce(sum(bytes), 0)::bigint from documents where {where}"
         return self.work.db.execute(query).fetchall()[0]
+
+    def languages(self) -> dict[str, dict[str, int]]:
+        """source -> lang -> documents; those without one count nowhere."""
+        found: dict[str, dict[str, int]] = {}
+        query = "select source, lang, count(*) from documents where lang is not null group by all order by all"
+        for source, lang, n in self.work.db.execute(query).fetchall():
+            found.setdefault(source, {})[lang] = n
+        return found
 
     def apply(self, stage: str, place: int, verdict: Verdict) -> StageReport:
         """Write a verdict into the books and close them."""
@@ -245,6 +258,7 @@ class Documents:
         assert entered == left + decided == left + sum(dropped.values()), (
             f"the books of {place}:{stage} do not balance: {entered} in, {left} out, {decided} dropped"
         )
-        report = StageReport(stage, place, entered, left, dropped, by_source, verdict.not_judged, verdict.notes)
+        notes = verdict.notes | (collateral.count(db, place, verdict.judged) if verdict.judged is not None else {})
+        report = StageReport(stage, place, entered, left, dropped, by_source, verdict.not_judged, notes)
         self.reports.append(report)
         return report

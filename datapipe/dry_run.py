@@ -2,18 +2,29 @@
 What a build would do, before any work: files, bytes, work units, about how many documents, disk and memory.
 
 Records are counted where that is cheap: a text file is one, Parquet says it in its footer, lines are counted.
+A sample of them may be read and shown to the filters, each in its turn: what they would take from which source.
 """
 
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from datapipe.build_manifest import DryRun, SourceInput
+from datapipe import limits, read, stages
+from datapipe.build_manifest import DryRun, Sampled, SourceInput
+from datapipe.collateral import Table, labels
+from datapipe.documents import Documents, Work
 from datapipe.keyed import stage_name
-from datapipe.manifest import Manifest
-from datapipe.read import Input, Plan
+from datapipe.lists import Lists
+from datapipe.manifest import Filter, Manifest, UrlFilter, WordFilter
+from datapipe.read import Input, Plan, ReadResult
 from datapipe.read.streams import Damage, Expanded
+from datapipe.stages import signal_units
 
+FILTERS = (Filter, UrlFilter, WordFilter)  # stages that judge a document by itself, so that a sample tells of all
 BASE = 350_000_000  # bytes of a process that has loaded all its libraries
 PER_DOCUMENT = 100  # bytes of narrow columns in memory, next to what DuckDB holds
 STORED = 0.35  # bytes on disk per byte of text: zstd
@@ -21,11 +32,23 @@ PER_TOKEN_BYTE = 0.25  # bytes of packed ids, and again of token units, per byte
 PER_SIGNATURE = 4 * 128 + 21 * 18  # bytes a document in signatures.parquet and bands.parquet
 
 
-def dry_run(manifest: Manifest, plan: Plan, recipe_id: str, memory: int, existing: Path | None) -> DryRun:
-    """The answer to `datapipe build --dry-run`."""
-    counted = [_size(one, manifest.limits.expanded) for one in plan.inputs]
-    text = sum(size for size, _ in counted)
-    records = None if any(n is None for _, n in counted) else sum(n or 0 for _, n in counted)
+@dataclass(frozen=True)
+class Trial:
+    """About how many records are shown to the filters, what those look up, and with what means."""
+
+    records: int
+    lists: Lists
+    workers: int
+    progress: Callable[[str, int, int | None], None]
+
+
+def dry_run(
+    manifest: Manifest, plan: Plan, recipe_id: str, memory: int, existing: Path | None, trial: Trial | None = None
+) -> DryRun:
+    """The answer to `datapipe build --dry-run`, with what the filters say to a sample where there is a trial."""
+    sizes = {one: _size(one, manifest.limits.expanded) for one in plan.inputs}
+    text = sum(size for size, _ in sizes.values())
+    records = None if any(n is None for _, n in sizes.values()) else sum(n or 0 for _, n in sizes.values())
     return DryRun(
         name=manifest.name,
         recipe_id=recipe_id,
@@ -39,6 +62,52 @@ def dry_run(manifest: Manifest, plan: Plan, recipe_id: str, memory: int, existin
         memory=min(BASE + memory, BASE + 2 * text + PER_DOCUMENT * (records or text // 2000)),
         documents=records,
         existing=existing,
+        sample=_sample(manifest, plan, memory, sizes, trial) if trial else None,
+    )
+
+
+def _sample(
+    manifest: Manifest, plan: Plan, memory: int, sizes: dict[Input, tuple[int, int | None]], trial: Trial
+) -> Sampled:
+    """Reads a sample and lets every filter judge it, as a build would, in a folder that is gone afterwards."""
+    with (
+        tempfile.TemporaryDirectory(prefix="datapipe-sample-") as folder,
+        Work(Path(folder), manifest.name, workers=trial.workers, memory=memory) as work,
+    ):
+        trial.progress("reading a sample", 0, None)
+        result = read.sample(plan, manifest, work, trial.records, sizes)
+        docs = replace(read.admit(result, manifest, work), lists=trial.lists)
+        signal_units.signals_of(docs, signal_units.names_in_use(manifest.stages))  # of all filters in one pass
+        for place, stage in enumerate(manifest.stages, 1):
+            if isinstance(stage, FILTERS):
+                trial.progress(stage_name(place, stage.stage), 0, None)
+                docs.apply(stage.stage, place, stages.judge(stage, docs))
+        return _sampled(manifest, trial.records, result, docs)
+
+
+def _sampled(manifest: Manifest, number: int, result: ReadResult, docs: Documents) -> Sampled:
+    table = Table.of_reports(docs.reports)
+    records = dict.fromkeys(result.plan.specs, 0)
+    for book in result.inputs:
+        records[book["source"]] += book["records"]
+    found = Counter(dict(docs.work.db.execute("select source, count(*) from documents group by source").fetchall()))
+    alive = "select source, count(*) from documents where place is null group by source"
+    left = Counter(dict(docs.work.db.execute(alive).fetchall()))
+    return Sampled(
+        asked=number,
+        records=records,
+        documents={source: found[source] for source in records},
+        left={source: left[source] for source in records},
+        edits=result.edits,
+        not_judged={stage_name(one.place, one.stage): one.not_judged for one in docs.reports if one.not_judged},
+        skipped=tuple(
+            stage_name(place, stage.stage)
+            for place, stage in enumerate(manifest.stages, 1)
+            if not isinstance(stage, FILTERS)
+        ),
+        collateral=table,
+        warnings=tuple(limits.over_limits(docs, manifest)),
+        labels=labels((stage.stage, getattr(stage, "preset", None)) for stage in manifest.stages),
     )
 
 

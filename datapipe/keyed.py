@@ -1,7 +1,7 @@
 """
 Keyed decisions, names and canonical JSON: where nothing may depend on order, host, clock or chance.
 
-Every decision (sample, holdout, copies, bucket, row, verify, tokenizer) is the xxh3_64 of a canonical
+Every decision (sample, word_filter, holdout, copies, bucket, row, verify, tokenizer) is the xxh3_64 of a canonical
 list that starts with its purpose, so no decision follows another.
 """
 

@@ -2,9 +2,12 @@
 
 from fractions import Fraction
 
+from datapipe.collateral import Table, labels, percent
 from datapipe.documents import Documents
+from datapipe.keyed import stage_name
 from datapipe.manifest import Holdout, Manifest
 
+RULES = 3  # that a message names
 LEAST = 10  # documents that pass whatever their share is: small sources must not trip an alarm by chance
 
 
@@ -21,17 +24,31 @@ def _removed(docs: Documents, manifest: Manifest) -> list[str]:
         "from documents group by source order by source"
     ).fetchall():
         if removed > max(LEAST, Fraction(str(share)) * entered):
-            rules = docs.work.db.execute(
-                "select rule, count(*) as n from documents where source = ? and place > 0 group by rule "
-                "order by n desc, rule limit 3",
-                [source],
-            ).fetchall()
-            most = ", ".join(f"{rule}: {n:,}" for rule, n in rules)
+            worst = "\n".join(f"  {line}" for line in _worst(docs, manifest, source))
             messages.append(
-                f"source {source}: the stages removed {removed:,} of {entered:,} documents (most by {most}), "
-                f"limits.removed_per_source lets {share:.0%} go; look at the rules, or raise the limit"
+                f"source {source}: the stages removed {removed:,} of {entered:,} documents "
+                f"({percent(removed, entered)}), limits.removed_per_source lets {share:.0%} go; most by\n{worst}\n"
+                "look at what they take; then scope the filter with `only`, change the bound, or raise the limit"
             )
     return messages
+
+
+def _worst(docs: Documents, manifest: Manifest, source: str) -> list[str]:
+    """The rules that removed the most of a source, and what those of filters take alone and together with others."""
+    rows = docs.work.db.execute(
+        "select place, rule, count(*) as n from documents where source = ? and place > 0 group by place, rule "
+        "order by n desc, place, rule limit ?",
+        [source, RULES],
+    ).fetchall()
+    titles = {report.place: stage_name(report.place, report.stage) for report in docs.reports}
+    found = {(row.stage, row.rule): row for row in Table.of_reports(docs.reports).by_source() if row.source == source}
+    names = labels((stage.stage, getattr(stage, "preset", None)) for stage in manifest.stages)
+    lines = []
+    for place, rule, n in rows:
+        row = found.get((titles[place], rule))
+        more = f", and takes {row.documents:,}: {row.alone:,} alone, {row.together:,} with other rules" if row else ""
+        lines.append(f"{names.get(titles[place], titles[place])}: {rule} decides {n:,}{more}")
+    return lines
 
 
 def _holdout(docs: Documents, manifest: Manifest) -> list[str]:

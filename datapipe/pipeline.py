@@ -12,16 +12,32 @@ import resource
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from datapipe import build_manifest, edits, limits, mix, read, record, shards, signals, stages, text, tokens
+from datapipe import (
+    build_manifest,
+    edits,
+    language,
+    limits,
+    lists,
+    mix,
+    read,
+    record,
+    shards,
+    signals,
+    stages,
+    text,
+    tokens,
+)
 from datapipe.build_manifest import Built, DryRun, Record
 from datapipe.documents import Documents, Work
+from datapipe.dry_run import Trial
 from datapipe.dry_run import dry_run as estimate
 from datapipe.errors import PolicyError
 from datapipe.kernels import unicode
 from datapipe.keyed import stage_name
+from datapipe.lists import Lists
 from datapipe.manifest import Manifest
 from datapipe.read import Plan, ReadResult
 from datapipe.stages import bands, signal_units
@@ -31,8 +47,10 @@ Progress = Callable[[str, int, int | None], None]
 
 # whatever decides bytes and has no unit of its own; raise the number when its output changes
 VERSIONS = {
-    "admit": 1,
+    "admit": 2,
     "filter": 1,
+    "url_filter": 1,
+    "word_filter": 1,
     "holdout": 1,
     "exact_dedup": 1,
     "near_dedup": 1,
@@ -49,18 +67,21 @@ def build(
     memory: int,
     output: Path | None = None,
     dry_run: bool = False,
+    sample: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Built | DryRun:
     """
     Manifest to shards: a new version, or the one that the same recipe on the same inputs has made before.
 
     workers: threads;  memory: bytes;  output: where builds lie.  None of them decides what is made.
+    sample:  of a dry run, how many records the filters judge, about
     """
     clock = _Clock(workers)
     asked = _ask(manifest, output, workers)
     found = build_manifest.find(asked.home, asked.recipe_id)
     if dry_run:
-        return estimate(manifest, asked.plan, asked.recipe_id, memory, found and found[0])
+        trial = Trial(sample, asked.lists, workers, progress) if sample else None
+        return estimate(manifest, asked.plan, asked.recipe_id, memory, found and found[0], trial)
     if found:
         return Built(*found, existing=True)
 
@@ -70,21 +91,21 @@ def build(
         staging.mkdir()
         read.write_refused(result, staging)
         _hold(read.over_limits(result, manifest), staging, asked.home)
-        docs = read.admit(result, manifest, work)
+        docs = replace(read.admit(result, manifest, work), lists=asked.lists)
 
         for place, stage in enumerate(manifest.stages, 1):
             progress(stage_name(place, stage.stage), 0, None)
             docs.apply(stage.stage, place, stages.judge(stage, docs))
         if messages := limits.over_limits(docs, manifest):
-            _tables(docs, manifest, staging)
-            _hold(messages, staging, asked.home)
+            _refuse(messages, asked, manifest, result, docs, staging, clock)
 
         tokenizer, splits = _tokens_to_shards(asked, docs, manifest, staging, progress)
         progress("tables", 0, None)
         _tables(docs, manifest, staging)
         made = _record(asked, manifest, result, docs, tokenizer, splits)
         done = build_manifest.commit(made, staging, asked.home, lambda: clock.run(*docs.count("true")), workers)
-        return Built(done.path, done.manifest, done.existing, _warnings(result), work.store.ran, work.store.reused)
+        told = _warnings(result) + lists.warnings(manifest, asked.lists)
+        return Built(done.path, done.manifest, done.existing, told, work.store.ran, work.store.reused)
 
 
 @dataclass(frozen=True)
@@ -95,24 +116,31 @@ class Asked:
     output: Path
     home: Path
     recipe_id: str
-    tokenizer: Tokenizer | None  # of a file, read once: what recipe_id names is what encodes
+    # of files, read once: what recipe_id names is what encodes, classifies and is looked up
+    tokenizer: Tokenizer | None
+    lists: Lists
+    models: dict[str, str]  # what classifies -> its sha256
+    listed: dict[str, str]  # where a list is named -> its sha256
 
 
 def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
-    tokenizer = tokens.check(manifest)
-    plan = read.plan(manifest, workers=workers)
+    tokenizer, model, found = tokens.check(manifest), language.check(manifest), lists.check(manifest)
+    plan = read.plan(manifest, workers=workers, language=model)
     output = output or manifest.resolve(str(manifest.output))
+    models = {"language": model.sha256} if model else {}
+    listed = lists.digests(manifest, found)
     recipe_id = build_manifest.recipe_id(
         manifest.recipe(), plan.recipe_inputs, tokenizer=tokenizer and tokenizer.sha256,
-        versions=_versions(), unicode=unicode.VERSION,
+        versions=_versions(), unicode=unicode.VERSION, suites=listed, models=models,
     )  # fmt: skip
-    return Asked(plan, output, output / manifest.name, recipe_id, tokenizer)
+    return Asked(plan, output, output / manifest.name, recipe_id, tokenizer, found, models, listed)
 
 
 def _versions() -> dict[str, int]:
     """The VERSION of everything that decides bytes."""
-    mine = {"read": read.VERSION, "sample": read.SAMPLE_VERSION, "text": text.VERSION, "signals": signals.VERSION,
-            "signatures": bands.VERSION, "tokens": tokens.VERSION, "train_tokenizer": tokens.TRAIN_VERSION}  # fmt: skip
+    mine = {"read": read.VERSION, "sample": read.SAMPLE_VERSION, "text": text.VERSION, "language": language.VERSION,
+            "signals": signals.VERSION, "signatures": bands.VERSION, "tokens": tokens.VERSION,
+            "train_tokenizer": tokens.TRAIN_VERSION}  # fmt: skip
     return VERSIONS | mine | {f"edit:{name}": version for name, version in edits.VERSIONS.items()}
 
 
@@ -155,6 +183,18 @@ def _hold(messages: list[str], staging: Path, home: Path) -> None:
         raise PolicyError("\n".join([*messages, f"no version was made; the tables lie in {failed}"]))
 
 
+def _refuse(
+    messages: list[str], asked: Asked, manifest: Manifest, result: ReadResult, docs: Documents, staging: Path,
+    clock: "_Clock",
+) -> None:  # fmt: skip
+    """The same once the stages have judged: the books are closed, so `show` can say what they took."""
+    _tables(docs, manifest, staging)
+    made = _record(asked, manifest, result, docs, None, None)
+    failed = build_manifest.fail(staging, asked.home, made, lambda: clock.run(*docs.count("true")))
+    look = f"`datapipe show {failed}` reads them, also with --collateral, --dropped RULE and --what-if BOUND"
+    raise PolicyError("\n".join([*messages, f"no version was made; the tables lie in {failed}: {look}"]))
+
+
 def _record(
     asked: Asked, manifest: Manifest, result: ReadResult, docs: Documents, tokenizer: Tokenizer | None,
     splits: dict | None,
@@ -169,6 +209,9 @@ def _record(
         tokenizer=tokenizer and tokenizer.record(),
         splits=splits,
         edits=result.edits,
+        languages=docs.languages(),
+        models=asked.models,
+        lists=asked.listed,
     )
 
 

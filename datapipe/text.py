@@ -1,7 +1,13 @@
 """
-What a text is made of: normal form, units, shingles, signatures.  Each is defined here, once.
+What a text is made of: words, lines, sentences, normal form, units, shingles, signatures.  Each is defined here, once.
 
-* White space is Unicode's White_Space; a *word* is a maximal run of anything else; a *line* ends at a newline.
+* White space is Unicode's White_Space; a *word* is a maximal run of anything else.
+* A *line* ends at LF.  C4 and Gopher's rules on bullets and ellipses were published with the lines of str.splitlines,
+  which end at LF, CR LF, CR, VT, FF, FS, GS, RS, NEL, LS and PS: they have those.  What makes a line *blank*, and is
+  trimmed off its ends, is what str.strip takes: White_Space and U+001C-U+001F.
+* *Sentence*, within a line of str.splitlines: it begins with what is neither white space nor punctuation, and ends
+  after terminal marks, with the quotes and brackets that close on them, where white space or the end of the line
+  follows; after a wide mark (。！？｡) anything may follow.  A line that is not blank has at least one.
 * *Normal form* (equality): NFC, runs of white space one blank, trimmed.  text_hash = xxh3_128 of its UTF-8.
 * *Unit*: over NFKC_Casefold, a run of letters, marks and digits; each character of Han, kana, Thai, Lao, Khmer and
   Myanmar is a unit, with the marks after it.  Its hash is XXH64 of its canonically decomposed UTF-8.
@@ -79,14 +85,14 @@ def _collapsed(texts: pa.Array) -> Iterable[tuple[memoryview, list[int], list[in
     """
     data, offsets = buffers(texts)
     page, entry, *_ = unicode.tables()
-    for low, high in _pieces(offsets, _PIECE):
+    for low, high in pieces(offsets, _PIECE):
         out = np.empty(offsets[high] - offsets[low] + 1, np.uint8)
         bounds, marks = np.zeros(high - low + 1, np.int64), np.zeros(high - low, np.uint8)
         words.collapse(data, given(offsets[low : high + 1]), page, entry, out, bounds, marks)
         yield out.data, bounds.tolist(), marks.tolist()
 
 
-def _pieces(offsets: np.ndarray, size: int) -> Iterable[tuple[int, int]]:
+def pieces(offsets: np.ndarray, size: int) -> Iterable[tuple[int, int]]:
     """Ranges of texts of about `size` bytes together, at least one text each."""
     low, count = 0, len(offsets) - 1
     while low < count:

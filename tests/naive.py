@@ -22,6 +22,24 @@ SINGLE = re.compile(  # Han, kana, Thai, Lao, Khmer, Myanmar
     "\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f]"
 )
 
+TERMINAL = re.compile(  # what may end a sentence, by datatrove 0.10.1
+    "[!.?\u0589\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u104a\u104b\u1362"
+    "\u1367\u1368\u166e\u1735\u1736\u17d4-\u17d6\u17d9\u17da\u1803\u1809\u1944\u1945\u1aa8-\u1aab\u1b5a\u1b5b"
+    "\u1b5e\u1b5f\u1b7d\u1b7e\u1c3b\u1c3c\u1c7e\u1c7f\u203c\u203d\u2047-\u2049\u2e2e\u2e3c\u2e53\u2e54\u3002\ua4ff"
+    "\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe52"
+    "\ufe56\ufe57\uff01\uff0e\uff1f\uff61\U00010a56\U00010a57\U00010f55-\U00010f59\U00010f86-\U00010f89\U00011047"
+    "\U00011048\U000110be-\U000110c1\U00011141-\U00011143\U000111c5\U000111c6\U000111cd\U000111de\U000111df"
+    "\U00011238\U00011239\U0001123b\U0001123c\U000112a9\U0001144b\U0001144c\U000115c2\U000115c3\U000115c9-\U000115d7"
+    "\U00011641\U00011642\U0001173c-\U0001173e\U00011944\U00011946\U00011a42\U00011a43\U00011a9b\U00011a9c\U00011c41"
+    "\U00011c42\U00011ef7\U00011ef8\U00011f43\U00011f44\U00016a6e\U00016a6f\U00016af5\U00016b37\U00016b38\U00016b44"
+    "\U00016e98\U0001bc9f\U0001da88]"
+)
+MARKS = re.compile(  # the rest of its punctuation
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\"#$%&'()*+,\\-/:;<=>@\\[\\\\\\]^_`{|}~«»´–—’“”„…∶━►、〈〉《》「」【】％（），１：；～]"
+)
+CLOSING = set("\"')]}‘’‚‛“”„‟«»‹›〉》」』】〕〗〙〛）］｝｠｣")
+WIDE = set("。！？｡")
+
 
 def normal_form(text: str) -> str:
     """NFC, runs of white space one blank, trimmed."""
@@ -32,6 +50,86 @@ def normal_form(text: str) -> str:
 def words(text: str) -> list[str]:
     """Maximal runs of what is not white space."""
     return [word for word in "".join(" " if c in WHITE_SPACE else c for c in text).split(" ") if word]
+
+
+def punctuation(c: str) -> bool:
+    return bool(TERMINAL.match(c) or MARKS.match(c))
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, line after line, each stripped."""
+    found = []
+    for line in text.splitlines():
+        parts = [""]
+        for c in line:
+            if _ends_before(c, _ended(parts[-1])):
+                parts.append("")
+            parts[-1] += c
+        found += _joined([part.strip() for part in parts])
+    return found
+
+
+def _ended(part: str) -> str:
+    """The terminal marks, quotes and brackets that a part ends with, from its first terminal mark on."""
+    end = len(part)
+    while end and (part[end - 1] in CLOSING or TERMINAL.match(part[end - 1])):
+        end -= 1
+    marks = part[end:]
+    while marks and not TERMINAL.match(marks[0]):
+        marks = marks[1:]
+    return marks
+
+
+def _ends_before(c: str, ended: str) -> bool:
+    """Whether a part that ends with these marks ends before c."""
+    if not ended or c in CLOSING or TERMINAL.match(c):
+        return False
+    return c.isspace() or bool(WIDE & set(ended))
+
+
+def _joined(parts: list[str]) -> list[str]:
+    """Parts of a line, those of punctuation alone joined to the one before, or to the first."""
+    found: list[str] = []
+    for part in parts:
+        bare = all(punctuation(c) or c.isspace() for c in part)
+        if found and (bare or all(punctuation(c) or c.isspace() for c in found[-1])):
+            found[-1] = f"{found[-1]} {part}".strip()
+        elif part:
+            found.append(part)
+    return found
+
+
+C4_POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
+
+
+def c4_lines(text: str, strict: bool = True) -> tuple[str, dict[str, int]]:
+    """The text that C4's rules on lines leave, and the lines, not blank, that each took."""
+    kept, taken = [], dict.fromkeys(["long_word", "no_terminal", "few_word", "javascript", "policy"], 0)
+    for line in map(str.strip, text.splitlines()):
+        bare = re.sub(r"\[(\d*|edit|citation needed)\]", "", line)
+        reason = _c4_reason(line, bare, strict)
+        if reason is None:
+            kept.append(bare)
+        elif line:
+            taken[reason] += 1
+    return "\n".join(kept).strip(), taken
+
+
+def _c4_reason(line: str, bare: str, strict: bool) -> str | None:
+    lower = bare.lower()
+    if any(len(word) > 1000 for word in line.split()):
+        return "long_word"
+    if strict and (bare[-1:] not in tuple(".?!\"'") or bare[-3:] == "..."):
+        return "no_terminal"
+    if len(line.split()) < 3:
+        return "few_word"
+    if "lorem ipsum" in lower:
+        return None
+    if "javascript" in lower:
+        return "javascript"
+    if "{" in lower:
+        return None
+    return "policy" if any(phrase in lower for phrase in C4_POLICY) else None
 
 
 @cache

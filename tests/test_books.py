@@ -155,6 +155,14 @@ def test_a_looser_bound_tells_what_it_cannot_know(books):
     ]
 
 
+def test_another_scope(books):
+    found = what_if(books, ["1:only.source=wiki"])
+    assert [(c.source, c.now, c.then, c.rescued) for c in found.changes] == [("web", 1, 0, 1), ("wiki", 1, 1, 0)]
+    assert what_if(books, ["only.source=wiki", "only.source=none"]).changes == what_if(books, ["languages=none"]).changes
+    assert [c.then for c in what_if(books, ["languages=fr"]).changes] == [1, 1]  # its documents name no language
+    assert [c.then for c in what_if(books, ["only.lang=fr"]).changes] == [0, 0]
+
+
 def test_duplicates_of_a_document_that_would_leave_may_come_back(tmp_path):
     docs = synthetic.story()
     docs[4].text += " and more words than the one that stays"
@@ -168,6 +176,8 @@ WRONG = {
     "no number": ("word_count.min=many", "many is no number"),
     "not a finite number": ("word_count.min=nan", "nan is no number"),
     "a signal that is not stored": ("alpha_ratio.min=0.5", "there are: word_count"),
+    "a scope of a stage that is no filter": ("2:only.source=web", "stage 2 is no filter"),
+    "a scope that is none": ("only.licence=MIT", "expected SIGNAL.min=NUMBER"),
     "a stage that is no filter": ("2:word_count.min=5", "stage 2 is no filter"),
 }
 

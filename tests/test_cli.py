@@ -383,7 +383,7 @@ WAITING = """
     import sys, time
     import datapipe.build_manifest
     from datapipe import cli
-    def wait(*_):
+    def wait(*_, **__):
         print("waiting", flush=True)
         time.sleep(30)
     datapipe.build_manifest.resolve = wait
@@ -402,7 +402,7 @@ BUSY = """
             print("waiting", flush=True)
             time.sleep(30)
             return []
-    datapipe.build_manifest.resolve = lambda *_: units.run(None, [Long()], 2)
+    datapipe.build_manifest.resolve = lambda *_, **__: units.run(None, [Long()], 2)
     sys.argv = ["datapipe", "show"]
     cli.main()
 """

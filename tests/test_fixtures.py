@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 FIXTURES = make_fixtures.HERE
 SOURCE_OF = {name: source for source, name in make_fixtures.FILES.items()}
 PLANTED = json.loads((FIXTURES / "planted.json").read_text(encoding="utf-8"))
-MADE = {"README.md", "planted.json", "docs", "evals", "cyclic16"}
+MADE = {"README.md", "planted.json", "docs", "evals", "cyclic16", "lists"}
 
 
 def content(path: Path) -> object:

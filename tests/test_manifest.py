@@ -46,10 +46,10 @@ def mistakes(text: str | bytes) -> list[str]:
 # one mistake, one message
 
 TOP = (
-    "`name`, `seed`, `output`, `documents`, `limits`, `quarantine`, `sources`, `stages`, `mixture`, `tokenizer`, "
+    "`name`, `seed`, `output`, `documents`, `limits`, `quarantine`, `sources`, `language`, `stages`, `mixture`, `tokenizer`, "
     "`sequences`, `shards`"
 )
-STAGES = "filter, holdout, exact_dedup, near_dedup"
+STAGES = "filter, url_filter, word_filter, holdout, exact_dedup, near_dedup"
 NAME = "a name of a-z, 0-9, `.`, `_`, `-` that starts with a letter or digit"
 DATE = "a date or time such as 2024-03-01 or 2024-03-01T12:00:00Z"
 NEEDS_TOKENIZER = "counts tokens, so it needs a tokenizer; add one, or leave this key out"
@@ -213,17 +213,30 @@ VALUES = {
 
 NOT_YET = "not in this version"
 LATER = {
-    "a preset": (
+    "a preset that is none": (
         HEAD + "stages: [{stage: filter, preset: gopher, keep: {word_count: {min: 1}}}]",
-        "3: stages[0].preset: not in this version (a published set of bounds by name)",
+        "3: stages[0].preset: no such preset; there are c4, code, fineweb, fineweb@datatrove, gopher_quality, "
+        "gopher_repetition, quality_units",
     ),
-    "an edit": (
-        "name: a\nsources: {w: {files: [x], edits: [c4_lines]}}",
-        "2: sources.w.edits[0]: `c4_lines` is not in this version (drop lines as C4 does)",
+    "a bound that a preset does not have": (
+        HEAD + "stages: [{stage: filter, preset: code, keep: {word_count: null}}]",
+        "3: stages[0].keep.word_count: found nothing (null), expected a mapping",
     ),
-    "a redaction": (
-        "name: a\nsources: {w: {files: [x], edits: [nfc, redact_email]}}",
-        "2: sources.w.edits[1]: `redact_email` is not in this version (replace e-mail addresses)",
+    "a list of values for a number": (
+        HEAD + "stages: [{stage: filter, keep: {word_count: {in: [en]}}}]",
+        "3: stages[0].keep: word_count: `in` is for `lang` alone",
+    ),
+    "ends for lang": (
+        HEAD + "stages: [{stage: filter, keep: {lang: {min: 1}}}]",
+        "3: stages[0].keep: lang: `lang` is bounded by `in: [...]`",
+    ),
+    "both kinds of bound": (
+        HEAD + "stages: [{stage: filter, keep: {lang: {min: 1, in: [en]}}}]",
+        "3: stages[0].keep.lang.in: `in` goes without min and max",
+    ),
+    "a bound on lang where there is none": (
+        HEAD + "stages: [{stage: filter, keep: {lang: {in: [en]}}}]",
+        "3: stages[0].keep.lang: source w maps no `lang`, so all its documents would leave; add it under its fields",
     ),
     "access": (
         "name: a\nsources: {w: {files: [x], access: open}}",
@@ -236,10 +249,6 @@ LATER = {
     "allow": (
         HEAD + "allow: [restricted]",
         "3: allow: not in this version (kinds of restricted sources that may be used)",
-    ),
-    "a language model": (
-        HEAD + "language: {model: lid}",
-        "3: language: not in this version (a model that finds the language of a text)",
     ),
     "dedup against another build": (
         HEAD + "stages: [{stage: near_dedup, against: [old]}]",
@@ -288,7 +297,7 @@ BETWEEN = {
     ),
     "no bound at all": (
         HEAD + "stages: [{stage: filter, keep: {}}]",
-        "3: stages[0].keep: found an empty mapping, expected at least one",
+        "3: stages[0].keep: needs bounds in `keep`, or the name of a preset",
     ),
     "a bound without ends": (
         HEAD + "stages: [{stage: filter, keep: {word_count: {}}}]",
@@ -313,6 +322,46 @@ BETWEEN = {
     "only nothing": (
         HEAD + "stages: [{stage: filter, keep: {word_count: {min: 1}}, only: {}}]",
         "3: stages[0].only: needs source, lang or snapshot; leave `only` out to judge all documents",
+    ),
+    "a language model for a source that is none": (
+        TWO + "language: {model: lid, sources: [x]}",
+        "3: language.sources[0]: no such source; known are `w`, `v`",
+    ),
+    "an extra field named as the model's score": (
+        "name: a\nsources: {w: {files: [x], extra: [lang_score]}}\nlanguage: {model: lid}",
+        "2: sources.w.extra[0]: `lang_score` is what the language model gives; carry the field under another name",
+    ),
+    "a bound on the score where no model gives it": (
+        TWO + "language: {model: l, sources: [v]}\nstages: [{stage: filter, keep: {lang_score: {min: 0.5}}}]",
+        f"4: stages[0].keep.lang_score: source w has no extra field lang_score, {WOULD_LEAVE} only: {{source: [v]}}",
+    ),
+    "only a language where the model is shown others": (
+        TWO + "language: {model: l, sources: [v]}\n"
+        "stages: [{stage: word_filter, words: [b], only: {lang: [en], source: [w]}}]",
+        "4: stages[0].only.lang: no source that is judged maps `lang`, so nothing would be; add it under fields",
+    ),
+    "URL rules without a list": (
+        "name: a\nsources: {w: {files: [x], extra: [url]}}\nstages: [{stage: url_filter}]",
+        "3: stages[0]: needs a list: domains, hosts, urls, words, soft_words or substrings",
+    ),
+    "URL rules on a field that nobody has": (
+        HEAD + "stages: [{stage: url_filter, domains: [d]}]",
+        "3: stages[0].field: no source that is judged has the field `url`; known are `id`; further fields are named in "
+        "extra",
+    ),
+    "URL rules on a field that no judged source has": (
+        TWO + "stages: [{stage: url_filter, domains: [d], field: score, only: {source: [w]}}]",
+        "3: stages[0].field: no source that is judged has the field `score`; known are `id`; further fields are named "
+        "in extra",
+    ),
+    "a number of soft words without soft words": (
+        "name: a\nsources: {w: {files: [x], extra: [url]}}\n"
+        "stages: [{stage: url_filter, domains: [d], soft_words_min: 3}]",
+        "3: stages[0].soft_words_min: counts words of `soft_words`; name such a list",
+    ),
+    "word rules without a list": (
+        HEAD + "stages: [{stage: word_filter, words: []}]",
+        "3: stages[0].words: found an empty list, expected at least one",
     ),
     "only a language where none is mapped": (
         HEAD + "stages: [{stage: filter, keep: {word_count: {min: 1}}, only: {lang: [en]}}]",

@@ -292,7 +292,7 @@ def test_without_a_tokenizer_the_build_ends_after_the_stages(tmp_path: Path):
         (
             [{"id": f"s{i}", "text": f"short {i}"} for i in range(700)],
             {},
-            r"web: the stages removed 711 of 771 documents \(most by word_count < 20: 701",
+            r"removed 711 of 771 documents \(92%\), limits.+ lets 90% go; most by\n  1:filter: word_count < 20 decides 701",
         ),
         (
             [{"id": f"g{i}", "text": prose(1000 + i), "site": "large"} for i in range(80)],

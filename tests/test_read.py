@@ -289,16 +289,16 @@ def test_documents_and_narrow_columns(tmp_path):
     assert [one.number for one in parts] == [0]
 
 
-def test_a_text_that_an_edit_empties_is_rejected(tmp_path):
+def test_a_text_that_an_edit_empties_is_a_document_and_a_blank_one_is_rejected(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(
         lines({"text": "\u0001"}, {"text": " \u2003\n"}, {"text": ""}, {"text": "\u200b"})
     )
     with reading_source(tmp_path, ["a.jsonl"], edits=["strip_control"]) as found:
-        assert found.book["rejected"] == {"empty text": 3}
-        assert [row["line"] for row in found.documents] == [4]
+        assert found.book["rejected"] == {"empty text": 2}
+        assert [(row["line"], row["text"]) for row in found.documents] == [(1, ""), (4, "\u200b")]
         rejected = found.refused("rejected")
-    assert [(row["line"], row["offset"], row["length"]) for row in rejected] == [(1, 0, 18), (2, 19, 21), (3, 41, 12)]
-    assert rejected[2]["xxh3_128"] == keyed.text_id(b'{"text": ""}')
+    assert [(row["line"], row["offset"], row["length"]) for row in rejected] == [(2, 19, 21), (3, 41, 12)]
+    assert rejected[1]["xxh3_128"] == keyed.text_id(b'{"text": ""}')
     assert {row["raw"] for row in rejected} == {None}
 
 

@@ -13,7 +13,7 @@ from datapipe.keyed import bound, keyed
 from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup
 from datapipe.manifest.stages import STAGES
 from datapipe.stages import holdout, signal_units
-from datapipe.stages.filter import condition
+from datapipe.scope import condition
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def test_a_bound_is_shown_as_it_was_written():
 
 
 def test_a_condition_cannot_be_escaped_from():
-    only = filter_of({"word_count": {"min": 1}}, source=["x') or true --"]).only
-    assert condition(only) == "coalesce(source in ('x'') or true --'), false)"
+    spec = filter_of({"word_count": {"min": 1}}, source=["x') or true --"])
+    assert condition(spec.only) == "coalesce(source in ('x'') or true --'), false)"
 
 
 def test_signals_are_computed_once_for_all_bounds(tmp_path):

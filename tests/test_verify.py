@@ -40,8 +40,8 @@ def test_a_build_is_what_it_says(build):
     assert found.ok
     assert found.complete
     assert [check.name for check in found.checks] == [
-        "digests", "files", "schemas", "records", "fates", "stages", "ledger", "sides", "shards", "tokens",
-        "signatures", "texts", "similarities",
+        "digests", "files", "schemas", "records", "fates", "stages", "ledger", "sides", "collateral", "shards",
+        "tokens", "signatures", "texts", "similarities",
     ]  # fmt: skip
     json.dumps(found.as_json())
 

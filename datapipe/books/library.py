@@ -17,6 +17,7 @@ from typing import Any, Self
 import duckdb
 
 from datapipe.build_manifest import BuildManifest, load
+from datapipe.collateral import Table
 from datapipe.documents import literal
 from datapipe.errors import IntegrityError
 
@@ -175,6 +176,19 @@ class Books:
             for _, stage, rule, source, n, size in decided
         ]
 
+    def collateral(self) -> Table:
+        """What each rule of each filter takes from each source and language; empty for a build that did not count."""
+        table = Table()
+        for stage in self.manifest.stages:
+            if stage.judged:
+                judged, taken = ([row.model_dump() for row in rows] for rows in (stage.judged, stage.collateral))
+                table.add(stage.title, judged, taken)
+        return table
+
+    def not_judged(self) -> dict[str, dict[str, int]]:
+        """Documents that each stage did not judge, by source; stages that judged all are left out."""
+        return {stage.title: dict(stage.not_judged) for stage in self.manifest.stages if stage.not_judged}
+
     def clusters(self, limit: int = 10) -> list[dict[str, Any]]:
         """The largest clusters: kept document, source, how many belong to it, the least similarity to a kept one."""
         self.db.execute(CLUSTERS)
@@ -212,6 +226,8 @@ class Books:
             **{key: record[key] for key in named},
             "funnel": [asdict(step) for step in self.funnel()],
             "drops": [asdict(drop) for drop in self.drops()],
+            "not_judged": self.not_judged(),
+            **self.collateral().as_json(),
             "clusters": self.clusters(),
             "lengths": self.lengths(),
             "splits": record["splits"],

@@ -55,27 +55,39 @@ def _rows(file: pq.ParquetFile, rows: np.ndarray, columns: list[str]) -> Iterato
         start = stop
 
 
-def dropped(books: Books, rule: str, limit: int | None) -> Iterator[dict[str, Any]]:
+def dropped(books: Books, rule: str, limit: int | None, source: str | None = None) -> Iterator[dict[str, Any]]:
     """
-    Documents that left by a rule ("word_count < 50"), a stage ("near_dedup", "2:near_dedup"), or what has `rule` in it.
+    Documents that left by a stage ("near_dedup", "2:near_dedup"), or that broke a rule ("word_count < 50", or what has
+    `rule` in it) in the stage that dropped them; `decides` is false where another rule came first.
 
     In order of doc_id, which is a hash: the first n are a fair sample.  `text` is None where it is not stored.
     """
+    if source is not None and source not in books.manifest.sources:
+        raise ManifestError(f"--source {source}: no such source; there are: {', '.join(books.manifest.sources)}")
     rules = _matching(books, rule)
-    wanted = " or ".join("(f.stage = ? and f.rule is not distinct from ?)" for _ in rules)
+    wanted = " or ".join("(stage = ? and rule is not distinct from ?)" for _ in rules)
     rows = books.query(
-        "select f.doc_id, f.source, f.stage, f.rule, l.value, l.evidence, f.bytes, f.part, f.row from fates f "
-        f"left join ledger l on l.doc_id = f.doc_id and l.stage = f.stage and l.decides where {wanted} "
-        "order by f.doc_id limit ?",
-        [*(value for pair in rules for value in pair), limit if limit is not None else 1 << 62],
+        f"select doc_id, source, stage, rule, value, evidence, bytes, decides, part, row from ({BROKE}) "
+        f"where ({wanted}) and (? is null or source = ?) "
+        "qualify row_number() over (partition by doc_id order by decides desc, rule) = 1 order by doc_id limit ?",
+        [*(value for pair in rules for value in pair), source, source, limit if limit is not None else 1 << 62],
     )
-    names = ("doc_id", "source", "stage", "rule", "value", "evidence", "bytes")
+    names = ("doc_id", "source", "stage", "rule", "value", "evidence", "bytes", "decides")
     for start in range(0, len(rows), 64):
         batch = rows[start : start + 64]
-        texts = _texts(books, [(row[7], row[8]) for row in batch])
+        texts = _texts(books, [(row[8], row[9]) for row in batch])
         for row, text in zip(batch, texts, strict=True):
             entry = dict(zip(names, row, strict=False))
             yield entry | {"evidence": json.loads(row[5]) if row[5] else None} | text
+
+
+# every rule that a document broke in the stage that dropped it; unused documents have no ledger row
+BROKE = """
+select f.doc_id, f.source, f.stage, coalesce(l.rule, f.rule) as rule, l.value, l.evidence, f.bytes,
+       coalesce(l.decides, true) as decides, f.part, f.row
+from fates f left join ledger l on l.doc_id = f.doc_id and l.stage = f.stage
+where f.fate <> 'kept'
+"""
 
 
 def _texts(books: Books, places: list[tuple[int, int]]) -> list[dict[str, Any]]:
@@ -86,7 +98,7 @@ def _texts(books: Books, places: list[tuple[int, int]]) -> list[dict[str, Any]]:
 
 def _matching(books: Books, wanted: str) -> list[tuple[str, str | None]]:
     """The (stage, rule) pairs that a user means: an exact rule, else a stage, else rules that contain the words."""
-    there = books.query("select distinct stage, rule from fates where fate <> 'kept' order by all")
+    there = books.query(f"select distinct stage, rule from ({BROKE}) order by all")
     for fits in (
         [pair for pair in there if pair[1] == wanted],
         [pair for pair in there if wanted in (pair[0], pair[0].split(":")[-1])],

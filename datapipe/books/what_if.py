@@ -7,24 +7,34 @@ taken as it was: which of the documents that newly arrive it would drop is not k
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from datapipe.books.library import DEDUP, Books
 from datapipe.documents import literal
 from datapipe.errors import ManifestError
+from datapipe.manifest import LANG, Only
+from datapipe.scope import condition, without_language
 
+SCOPES = ("source", "lang", "snapshot")
 EXPRESSION = re.compile(r"(?:(\d+):)?([^=]+)\.(min|max)\s*=\s*(.+)")
+SCOPE = re.compile(r"(?:(\d+):)?(only\.source|only\.lang|only\.snapshot|languages)\s*=\s*(.+)")
 
 
 @dataclass
-class Filter:
-    """A filter stage with bounds: signal -> {min, max}."""
+class Entry:
+    """A filter stage: its bounds (signal -> {min, max} or {in}), and whom it judges, as the manifest says it."""
 
     place: int
-    keep: dict[str, dict[str, float | None]]
-    only: Mapping[str, Sequence[str]]
+    keep: dict[str, dict[str, Any]]
+    only: dict[str, list[str]]
+    languages: list[str]
+
+    def judged(self, unlabelled: frozenset[str]) -> str:
+        """SQL for whom it judges, as the stage has it."""
+        only = Only.model_construct(**{key: tuple(self.only.get(key) or ()) for key in SCOPES})
+        return condition(only, self.languages, unlabelled, table="b.")
 
 
 @dataclass(frozen=True)
@@ -60,10 +70,14 @@ class WhatIf:
 def what_if(books: Books, expressions: Sequence[str]) -> WhatIf:
     """
     What `word_count.min=30` would change; `none` takes a bound away, `2:word_count.min=30` names the filter's place.
+    `2:only.source=web,wiki` has it judge these sources, `2:languages=none` every language.
     """
     filters = _filters(books)
     for expression in expressions:
-        _set(expression, filters, _stored(books))
+        if scope := SCOPE.fullmatch(expression.strip()):
+            _scope(expression, scope, filters)
+        else:
+            _set(expression, filters, _stored(books))
     _simulate(books, filters)
     titles = {stage.place: stage.title for stage in books.manifest.stages}
     return WhatIf(
@@ -79,10 +93,15 @@ def what_if(books: Books, expressions: Sequence[str]) -> WhatIf:
     )
 
 
-def _filters(books: Books) -> dict[int, Filter]:
+def _filters(books: Books) -> dict[int, Entry]:
     stages = books.manifest.manifest.get("stages") or []
     filters = {
-        place: Filter(place, {signal: dict(ends) for signal, ends in stage["keep"].items()}, stage.get("only") or {})
+        place: Entry(
+            place,
+            {signal: dict(ends) for signal, ends in stage["keep"].items()},
+            {key: list(values) for key, values in (stage.get("only") or {}).items()},
+            list(stage.get("languages") or ()),
+        )
         for place, stage in enumerate(stages, 1)
         if stage["stage"] == "filter"
     }
@@ -98,11 +117,26 @@ def _stored(books: Books) -> list[str]:
     return [str(column[0]) for column in columns]
 
 
-def _set(expression: str, filters: dict[int, Filter], stored: list[str]) -> None:
+def _scope(expression: str, match: re.Match[str], filters: dict[int, Entry]) -> None:
+    """Lay one expression over whom a filter judges."""
+    if match[1] is None and len(filters) > 1:
+        raise ManifestError(f"--what-if {expression}: which filter? write its place before it: {_names(filters)}")
+    entry = filters[_place(expression, match[1], "", filters)]
+    values = [] if match[3].strip().lower() in ("none", "null") else [value.strip() for value in match[3].split(",")]
+    if match[2] == "languages":
+        entry.languages = values
+    else:
+        entry.only[match[2].removeprefix("only.")] = values
+
+
+def _set(expression: str, filters: dict[int, Entry], stored: list[str]) -> None:
     """Lay one expression over the bounds."""
     match = EXPRESSION.fullmatch(expression.strip())
     if not match:
-        raise ManifestError(f"--what-if {expression}: expected SIGNAL.min=NUMBER or SIGNAL.max=NUMBER (or =none)")
+        raise ManifestError(
+            f"--what-if {expression}: expected SIGNAL.min=NUMBER or SIGNAL.max=NUMBER (or =none), or "
+            "only.source=NAME,NAME, or languages=en"
+        )
     place, signal, end, value = match[1], match[2].strip(), match[3], match[4].strip()
     if signal not in stored:
         raise ManifestError(f"--what-if {expression}: no signal {signal} is stored; there are: {', '.join(stored)}")
@@ -122,7 +156,7 @@ def _number(expression: str, value: str) -> float | None:
     return number
 
 
-def _place(expression: str, place: str | None, signal: str, filters: dict[int, Filter]) -> int:
+def _place(expression: str, place: str | None, signal: str, filters: dict[int, Entry]) -> int:
     """Which filter is meant: the one named, the one that bounds the signal, or the only one."""
     if place is not None:
         if int(place) not in filters:
@@ -136,51 +170,48 @@ def _place(expression: str, place: str | None, signal: str, filters: dict[int, F
     return fits[0]
 
 
-def _names(filters: dict[int, Filter]) -> str:
+def _names(filters: dict[int, Entry]) -> str:
     return ", ".join(f"{place} ({', '.join(entry.keep)})" for place, entry in filters.items())
 
 
-def _fails(entry: Filter) -> str:
+def _fails(entry: Entry, unlabelled: frozenset[str]) -> str:
     """SQL: the document is judged by the filter, and outside a bound; null is outside of every bound."""
-    ends = [
+    outside = [
         f"not coalesce({column} {sign} {value!r}::double and not isnan({column}), false)"
         for signal, bound in entry.keep.items()
         for end, sign in (("min", ">="), ("max", "<="))
         if (value := bound.get(end)) is not None and (column := f"{_name('s', signal)}::double")
     ]
-    columns = {"source": "f.source", "lang": "d.lang", "snapshot": "f.snapshot"}
-    judged = [
-        f"coalesce({columns[key]} in ({', '.join(map(literal, values))}), false)"
-        for key, values in entry.only.items()
-        if values
-    ]
-    return " and ".join([*judged, f"({' or '.join(ends) or 'false'})"])
+    if languages := entry.keep.get(LANG, {}).get("in"):
+        outside.append(f"not coalesce(b.lang in ({', '.join(map(literal, languages))}), false)")
+    return f"{entry.judged(unlabelled)} and ({' or '.join(outside) or 'false'})"
 
 
 def _name(table: str, column: str) -> str:
     return f'{table}."' + column.replace('"', '""') + '"'
 
 
-def _simulate(books: Books, filters: dict[int, Filter]) -> None:
+def _simulate(books: Books, filters: dict[int, Entry]) -> None:
     """
     Table `sim`: a row a document: source, place (now, null: kept or unused), later (the same with the new bounds).
 
     Walks the stages in order; a stage that is no filter drops whom it dropped, of those that reach it.
     """
-    fails = ", ".join(f"{_fails(entry)} as fails_{place}" for place, entry in filters.items())
+    unlabelled = without_language(books.db)
+    fails = ", ".join(f"{_fails(entry, unlabelled)} as fails_{place}" for place, entry in filters.items())
     later = ["case"]
     for stage in books.manifest.stages:
         condition = f"fails_{stage.place}" if stage.place in filters else f"place = {stage.place}"
         later.append(f"when {condition} then {stage.place}")
     books.db.execute(
         f"create or replace temp table sim as select *, {' '.join(later)} end::integer as later from ("
-        f"select f.doc_id, f.source, f.bytes, f.tokens, f.place, {fails} "
-        "from fates f join documents d using (part, row) "
-        'join signals s on s."#part" = f.part and s."#row" = f.row)'
+        f"select b.doc_id, b.source, b.bytes, b.tokens, b.place, {fails} "
+        "from (select f.*, d.lang from fates f join documents d using (part, row)) b "
+        'join signals s on s."#part" = b.part and s."#row" = b.row)'
     )
 
 
-def _changes(books: Books, filters: dict[int, Filter], titles: dict[int, str]) -> list[Change]:
+def _changes(books: Books, filters: dict[int, Entry], titles: dict[int, str]) -> list[Change]:
     rows = [
         (titles[place], *row)
         for place in filters

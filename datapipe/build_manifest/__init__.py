@@ -10,17 +10,19 @@ card.py     the README.md beside it
 
 from datapipe.build_manifest.commit import Committed, Record, commit, fail
 from datapipe.build_manifest.digests import build_digest, dataset_id, recipe_id
-from datapipe.build_manifest.results import Built, DryRun, SourceInput
-from datapipe.build_manifest.store import find, load, resolve, versions
+from datapipe.build_manifest.results import Built, DryRun, Sampled, SourceInput
+from datapipe.build_manifest.store import FAILED_FOLDER, find, load, resolve, versions
 from datapipe.build_manifest.types import FORMAT_VERSION, BuildManifest
 
 __all__ = [
+    "FAILED_FOLDER",
     "FORMAT_VERSION",
     "BuildManifest",
     "Built",
     "Committed",
     "DryRun",
     "Record",
+    "Sampled",
     "SourceInput",
     "build_digest",
     "commit",

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ from datapipe.build_manifest.types import (
 from datapipe.keyed import canonical
 from datapipe.units import file_sha256, fsync_folder, library
 
-LIBRARIES = ("datasketch", "duckdb", "numba", "numpy", "pyarrow", "tokenizers", "xxhash")
+LIBRARIES = ("datasketch", "duckdb", "numba", "numpy", "phonenumbers", "pyarrow", "tokenizers", "xxhash")
 
 
 class Report(Protocol):
@@ -72,6 +72,7 @@ class Record:
     tokenizer: tokens.Tokenizer.record(); None without one
     splits:    what shards.write gave; None without a tokenizer: then dataset_id is made of the kept rows of fates
     edits:     source -> edit -> documents changed
+    languages: source -> lang -> documents;  models, lists: what classified and what was looked up -> sha256
     """
 
     name: str
@@ -83,6 +84,9 @@ class Record:
     tokenizer: Mapping[str, Any] | None
     splits: Mapping[str, object] | None
     edits: Mapping[str, Mapping[str, int]]
+    languages: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    lists: Mapping[str, str] = field(default_factory=dict[str, str])
     libraries: Sequence[str] = LIBRARIES
 
 
@@ -116,10 +120,21 @@ def commit(
     return Committed(home / version, made, existing=False)
 
 
-def fail(staging: Path, home: Path) -> Path:
-    """No version is made: the tables that show why lie in builds/<name>/failed, which this replaces."""
+def fail(
+    staging: Path, home: Path, record: Record | None = None, run: Callable[[], Mapping[str, object]] | None = None
+) -> Path:
+    """
+    No version is made: the tables that show why lie in builds/<name>/failed, which this replaces.
+
+    With a record failed.json says of them what manifest.json says of a version, so that `show` can read them.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    failed = home / "failed"
+    failed = home / store.FAILED_FOLDER
+    if record is not None and run is not None:
+        draft = _draft(record, staging, _files(staging, 1))
+        draft |= {"version": store.FAILED_FOLDER, "run": _plain(run()), "build_digest": "0" * 64}
+        told = BuildManifest.model_validate_json(json.dumps(draft)).as_json()
+        _write(staging / store.FAILED, json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     with _locked(home):
         shutil.rmtree(failed, ignore_errors=True)
         staging.rename(failed)
@@ -153,6 +168,9 @@ def _draft(record: Record, staging: Path, files: list[File]) -> dict[str, Any]:
         "sources": list(record.sources),
         "splits": splits.model_dump(mode="json"),
         "edits": _plain(record.edits),
+        "languages": _plain(record.languages),
+        "models": _plain(record.models),
+        "lists": _plain(record.lists),
         "files": [file.model_dump(mode="json") for file in files],
     }
 
@@ -245,6 +263,8 @@ def _stage(report: Report) -> dict[str, object]:
         "dropped": dict(report.dropped),
         "dropped_by_source": {source: dict(rules) for source, rules in report.dropped_by_source.items()},
         "not_judged": dict(report.not_judged),
+        "judged": report.notes.get("judged", []),
+        "collateral": report.notes.get("collateral", []),
     }
 
 

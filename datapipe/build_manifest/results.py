@@ -1,10 +1,11 @@
 """What `pipeline.build` answers: a build, or what a build would be."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from datapipe.build_manifest.types import BuildManifest
+from datapipe.collateral import Table
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,36 @@ class SourceInput:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """
+    What the filters of a manifest take from a sample of its records; all but `asked` by source.
+
+    records:    that were read and taken into the sample;  documents: of which so many are documents
+    left:       documents that pass every filter;  edits: documents that each edit changed
+    not_judged: stage -> documents that it did not judge
+    skipped:    stages that say nothing about a sample, dedup above all;  warnings: limits that the sample is over
+    labels:     "1:filter" -> "1:gopher_quality", where a filter has a preset
+    """
+
+    asked: int
+    records: Mapping[str, int]
+    documents: Mapping[str, int]
+    left: Mapping[str, int]
+    edits: Mapping[str, Mapping[str, int]]
+    not_judged: Mapping[str, Mapping[str, int]]
+    skipped: tuple[str, ...]
+    collateral: Table
+    warnings: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def as_json(self) -> dict[str, object]:
+        """Under `sample` in `datapipe build --dry-run --sample N --json`."""
+        figures = ("asked", "records", "documents", "left", "edits", "not_judged", "skipped", "labels", "warnings")
+        told: dict[str, object] = {name: getattr(self, name) for name in figures}
+        return told | self.collateral.as_json()
+
+
+@dataclass(frozen=True)
 class DryRun:
     """
     What a build would do.
@@ -62,6 +93,7 @@ class DryRun:
     units:      work units by function, as far as the plan knows them
     disk:       bytes that the build and the unit store would take, estimated;  memory: bytes, the peak estimated
     existing:   the version that this recipe on these inputs has made before
+    sample:     what the filters take from a sample, where one was asked for
     """
 
     name: str
@@ -73,6 +105,7 @@ class DryRun:
     memory: int
     documents: int | None = None
     existing: Path | None = None
+    sample: Sampled | None = None
 
     @property
     def files(self) -> int:
@@ -88,8 +121,9 @@ class DryRun:
 
     def as_json(self) -> dict[str, object]:
         """The one object of `datapipe build --dry-run --json`."""
-        record: dict[str, object] = asdict(self)
+        record: dict[str, object] = asdict(replace(self, sample=None))
         return record | {
+            "sample": self.sample and self.sample.as_json(),
             "existing": str(self.existing) if self.existing else None,
             "files": self.files,
             "bytes": self.bytes,

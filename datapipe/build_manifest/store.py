@@ -17,6 +17,8 @@ from datapipe.errors import DataError, DriftError, IntegrityError, ManifestError
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
+# the tables of a build that a limit refused, and what tells of them: a folder that only `show` reads
+FAILED_FOLDER, FAILED = "failed", "failed.json"
 VERSION = re.compile(r"v(\d{4,})-([0-9a-f]{12})")
 
 
@@ -46,8 +48,9 @@ def next_number(home: Path) -> int:
 
 
 def load(build: Path) -> BuildManifest:
-    """The manifest.json of a build folder, checked against this version's keys."""
-    path = build / MANIFEST
+    """The manifest.json of a build folder (failed.json of a refused one), checked against this version's keys."""
+    refused = (build / FAILED).is_file() and not (build / MANIFEST).is_file()
+    path = build / (FAILED if refused else MANIFEST)
     record = _read(path)
     written = record.get("format_version")
     if written != FORMAT_VERSION:
@@ -93,16 +96,25 @@ def _complete(build: Path, manifest: BuildManifest) -> bool:
         return False
 
 
-def resolve(ref: str | None, output: Path = Path("builds")) -> Path:
+def resolve(ref: str | None, output: Path = Path("builds"), *, failed: bool = False) -> Path:
     """
     The folder of a build: a path, `name`, `name@3`, `name@v0003`, `name@9f2c`, or None for the newest of all.
 
     An existing path to a build (its folder, its manifest.json, or builds/<name>) wins.
+    failed: the tables of a build that a limit refused will do, too: builds/<name>/failed, `name@failed`
     """
     if ref is None:
         return _newest(output)
+    if failed and (refused := _refused(ref, output)):
+        return refused
     path = _of_path(Path(ref).expanduser())
     return path or _of_name(ref, output)
+
+
+def _refused(ref: str, output: Path) -> Path | None:
+    name, _, wanted = ref.partition("@")
+    named = [output / name / FAILED_FOLDER] if wanted == FAILED_FOLDER and name and "/" not in name else []
+    return next((path for path in [Path(ref).expanduser(), *named] if (path / FAILED).is_file()), None)
 
 
 def _of_path(path: Path) -> Path | None:

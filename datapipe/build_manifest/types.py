@@ -71,8 +71,36 @@ class Snapshot(Entry):
     without: Count = 0  # documents that name none
 
 
+class Judged(Entry):
+    """What a filter judged of a source in one language (null: documents without one, `*`: the less common ones)."""
+
+    source: str
+    lang: str | None
+    documents: Count
+    bytes: Count
+
+
+class Collateral(Entry):
+    """
+    What a rule of a filter takes from a source in one language.
+
+    documents: that break the rule;  alone: and no other rule of the filter, so that they would pass without this one
+    decides:   of which it is the first broken rule, in the manifest's order
+    """
+
+    rule: str
+    source: str
+    lang: str | None
+    documents: Count
+    bytes: Count
+    alone: Count
+    alone_bytes: Count
+    decides: Count
+    decides_bytes: Count
+
+
 class Stage(Entry):
-    """The books of one stage: in = out + dropped."""
+    """The books of one stage: in = out + dropped; the collateral table of a filter."""
 
     stage: str
     place: Count
@@ -81,6 +109,8 @@ class Stage(Entry):
     dropped: CountBy
     dropped_by_source: dict[str, CountBy]
     not_judged: CountBy
+    judged: tuple[Judged, ...] = ()
+    collateral: tuple[Collateral, ...] = ()
 
     @property
     def title(self) -> str:
@@ -307,6 +337,9 @@ class BuildManifest(Entry):
     sources: tuple[str, ...]
     splits: Splits
     edits: dict[str, CountBy]
+    languages: dict[str, CountBy] = {}  # source -> lang -> documents, of all that were not cut and have one
+    models: dict[str, Sha256] = {}  # what classified -> sha256 of the model
+    lists: dict[str, str] = {}  # where a list is named, and its name -> sha256
     files: tuple[File, ...]
     run: Run
 

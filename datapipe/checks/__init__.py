@@ -6,6 +6,7 @@ that dedup claimed, of a hash-chosen 1 % of the dropped documents or of each.
 
 files.py      digests, sha256 of every file, columns of every table
 documents.py  records, fates, stages, ledger, the two sides
+collateral.py what each rule of a filter takes
 tokens.py     content digests and token books, counted from the shards
 signatures.py signatures and bands
 texts.py      text hashes and similarities
@@ -17,7 +18,7 @@ from typing import Any
 
 from datapipe.books import Books
 from datapipe.build_manifest import load
-from datapipe.checks import documents, files, signatures, texts, tokens
+from datapipe.checks import collateral, documents, files, signatures, texts, tokens
 from datapipe.checks.check import Check, Progress
 
 __all__ = ["Check", "Progress", "Verified", "verify"]
@@ -57,6 +58,7 @@ def verify(build: Path, *, everything: bool = False, workers: int = 2, progress:
     if not any(check.differences for check in checks[1:]):
         with Books(build, threads=workers) as books:
             checks += documents.checks(books)
+            checks += collateral.checks(books)
             checks += tokens.checks(books, workers, told)
             checks += signatures.checks(books)
             checks += texts.checks(books, everything, told)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-COMMANDS = ("build", "show", "verify", "clean")
+COMMANDS = ("build", "show", "verify", "clean", "init")
 
 
 class Commands(click.Group):

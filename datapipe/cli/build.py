@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 @click.option(
     "--documents", type=click.IntRange(1), metavar="N", help="With --dry-run: the holdout fraction for N documents."
 )
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --dry-run: show about N records to the filters, and "
+    "say what each of their rules would take from which source.",
+)
 @json_option
 def build(
     manifest: Path,
@@ -37,6 +44,7 @@ def build(
     output: Path | None,
     dry_run: bool,
     documents: int | None,
+    sample: int | None,
     as_json: bool,
 ) -> None:
     """
@@ -46,6 +54,8 @@ def build(
     """
     if documents and not dry_run:
         raise click.UsageError("--documents needs --dry-run")
+    if sample and not dry_run:
+        raise click.UsageError("--sample needs --dry-run")
     if memory < 256_000_000:
         raise click.BadParameter("needs 256MB or more", param_hint="--memory")
 
@@ -63,6 +73,7 @@ def build(
             memory=memory,
             output=output,
             dry_run=dry_run,
+            sample=sample,
             progress=progress,
         )
     if isinstance(answer, DryRun):

@@ -20,13 +20,16 @@ CHARACTERS = 600  # of a text on the screen; --out has all
 @click.command(cls=Command)
 @click.argument("build", required=False)
 @click.option("--dropped", metavar="RULE", help="Texts that a rule or stage left out ('word_count < 50', near_dedup).")
+@click.option("--source", metavar="NAME", help="With --dropped: documents of this source.")
 @click.option("--duplicates", is_flag=True, help="Pairs of near duplicates, the words that differ marked.")
 @click.option(
     "--what-if", cls=Several, metavar="BOUND", help="Other bounds ('word_count.min=30'): what would leave instead."
 )
+@click.option("--collateral", is_flag=True, help="What each rule of a filter takes from each source and language.")
+@click.option("--preset", metavar="NAME", help="A published set of bounds, as a filter's `preset` names it: its file.")
 @click.option("--document", metavar="ID", help="What became of one document, by the first digits of its doc_id.")
 @click.option(
-    "-n", "number", type=click.IntRange(1), help=f"How many documents or pairs.  [default: {SHOWN}; all into --out]"
+    "-n", "number", type=click.IntRange(1), help=f"How many of them.  [default: {SHOWN}; all into --out]"
 )
 @click.option("--out", type=PATH, help="With --dropped: write JSON lines into this file.")
 @output_option
@@ -34,8 +37,11 @@ CHARACTERS = 600  # of a text on the screen; --out has all
 def show(
     build: str | None,
     dropped: str | None,
+    source: str | None,
     duplicates: bool,
     what_if: tuple[str, ...],
+    collateral: bool,
+    preset: str | None,
     document: str | None,
     number: int | None,
     out: Path | None,
@@ -47,21 +53,27 @@ def show(
 
     BUILD is a path, `name`, `name@3`, `name@9f2c`, or nothing for the newest.
     """
-    if sum(map(bool, (dropped, duplicates, what_if, document))) > 1:
-        raise click.UsageError("choose one of --dropped, --duplicates, --what-if, --document")
-    if out and not dropped:
-        raise click.UsageError("--out needs --dropped")
+    if sum(map(bool, (dropped, duplicates, what_if, collateral, preset, document))) > 1:
+        raise click.UsageError("choose one of --dropped, --duplicates, --what-if, --collateral, --preset, --document")
+    for option, value in (("--out", out), ("--source", source)):
+        if value and not dropped:
+            raise click.UsageError(f"{option} needs --dropped")
+    if preset:
+        _preset(preset, as_json)
+        return
 
     from datapipe.books import Books
     from datapipe.build_manifest import resolve
 
-    with Books(resolve(build, output)) as books:
+    with Books(resolve(build, output, failed=True)) as books:
         if dropped:
-            _dropped(books, dropped, number, out, as_json)
+            _dropped(books, dropped, source, number, out, as_json)
         elif duplicates:
             _duplicates(books, number or SHOWN, as_json)
         elif what_if:
             _what_if(books, what_if, as_json)
+        elif collateral:
+            _collateral(books, number, as_json)
         elif document:
             _document(books, document, as_json)
         else:
@@ -70,6 +82,26 @@ def show(
 
 def _answer(as_json: bool, value: Callable[[], Any], text: Callable[[], str]) -> None:
     click.echo(json.dumps(value()) if as_json else text())
+
+
+def _collateral(books: "Books", number: int | None, as_json: bool) -> None:
+    from datapipe.cli.summary import collateral_table
+
+    _answer(
+        as_json,
+        lambda: {"not_judged": books.not_judged(), **books.collateral().as_json()},
+        lambda: collateral_table(books, number),
+    )
+
+
+def _preset(name: str, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from datapipe.manifest import presets
+
+    if name not in presets.names():
+        raise click.BadParameter(f"no such preset; there are {', '.join(presets.names())}", param_hint="--preset")
+    _answer(as_json, lambda: {"name": name} | asdict(presets.load(name)), lambda: presets.text(name).rstrip())
 
 
 def _overview(books: "Books", as_json: bool) -> None:
@@ -86,16 +118,18 @@ def _what_if(books: "Books", expressions: tuple[str, ...], as_json: bool) -> Non
     _answer(as_json, found.as_json, lambda: changes(found))
 
 
-def _dropped(books: "Books", rule: str, number: int | None, out: Path | None, as_json: bool) -> None:
+def _dropped(
+    books: "Books", rule: str, source: str | None, number: int | None, out: Path | None, as_json: bool
+) -> None:
     from datapipe.books import dropped
 
-    rows = dropped(books, rule, number if number or out else SHOWN)
+    rows = dropped(books, rule, number if number or out else SHOWN, source)
     if out:
         count = _write(out, rows)
         _answer(as_json, lambda: {"file": str(out), "documents": count}, lambda: f"{count:,} documents in {out}")
         return
     found = list(rows)
-    _answer(as_json, lambda: {"dropped": found}, lambda: "\n\n".join(map(_text, found)))
+    _answer(as_json, lambda: {"dropped": found}, lambda: "\n\n".join(map(_text, found)) or "no such document")
 
 
 def _write(out: Path, rows: Iterable[dict[str, Any]]) -> int:
@@ -115,7 +149,8 @@ def _text(row: dict[str, Any]) -> str:
     from datapipe.cli.text import safe
 
     value = "" if row["value"] is None else f" ({row['value']:g})"
-    head = f"{row['doc_id']}  {safe(str(row['stage']))}: {safe(str(row['rule']))}{value}\n  {_origin(row)}"
+    also = "" if row["decides"] else ", where another rule decides"
+    head = f"{row['doc_id']}  {safe(str(row['stage']))}: {safe(str(row['rule']))}{value}{also}\n  {_origin(row)}"
     if row["text"] is None:
         return f"{head}\n  its text is not stored in this build"
     text = row["text"]

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 from datapipe.books import Books, WhatIf
-from datapipe.build_manifest import BuildManifest, Built, DryRun
+from datapipe.build_manifest import FAILED_FOLDER, BuildManifest, Built, DryRun, Sampled
+from datapipe.cli import collateral
 from datapipe.cli.text import count, safe, size, table
+from datapipe.collateral import labels, percent
 
 FEW = 8  # lines of a part of the summary; `show` has them all
 
@@ -17,6 +19,7 @@ def summary(built: Built) -> str:
             _head(made, "is there already, nothing new was made" if built.existing else "is built"),
             _funnel(books),
             _drops(books, FEW),
+            _striking(books),
             _shares(made),
             _leak(made),
             _shards(made),
@@ -31,10 +34,12 @@ def overview(books: Books) -> str:
     """All the books, for `datapipe show`."""
     made = books.manifest
     parts = [
-        _head(made, f"made at {made.run.started} in {made.run.seconds:.1f} s"),
+        _head(made, f"made at {made.run.started} in {made.run.seconds:.1f} s{_refused(made)}"),
         _inputs(made),
         _funnel(books),
         _drops(books, None),
+        collateral.not_judged(books.not_judged(), _labels(made)),
+        collateral.collateral(books.collateral(), _labels(made), collateral.ROWS, _whole(books)),
         _leak(made),
         _near(books),
         _lengths(books),
@@ -44,6 +49,36 @@ def overview(books: Books) -> str:
         f"in {books.build}",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def collateral_table(books: Books, limit: int | None) -> str:
+    """The answer to `datapipe show --collateral`."""
+    made, found = books.manifest, books.collateral()
+    parts = [
+        _head(made, f"made at {made.run.started}{_refused(made)}"),
+        collateral.not_judged(books.not_judged(), _labels(made)),
+        collateral.collateral(found, _labels(made), limit, "") or "no filter judged anything",
+        collateral.by_language(found, _labels(made), None),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _labels(made: BuildManifest) -> dict[str, str]:
+    return labels((stage["stage"], stage.get("preset")) for stage in made.manifest.get("stages") or [])
+
+
+def _refused(made: BuildManifest) -> str:
+    return "; a limit refused it, so this is no version" if made.version == FAILED_FOLDER else ""
+
+
+def _whole(books: Books) -> str:
+    made = books.manifest
+    return f": `datapipe show {made.name}@{made.version.split('-')[0]} --collateral`"
+
+
+def _striking(books: Books) -> str:
+    lines = collateral.warnings(books.collateral())
+    return "\n".join([f"what filters take{_whole(books)}", *lines]) if lines else ""
 
 
 def plan(dry: DryRun) -> str:
@@ -63,7 +98,30 @@ def plan(dry: DryRun) -> str:
     ]
     if dry.existing:
         lines.append(f"existing   {dry.existing}: a build would make nothing new")
-    return "\n".join(lines)
+    return "\n".join(lines + ([f"\n{_sampled(dry.sample)}"] if dry.sample else []))
+
+
+def _sampled(sample: Sampled) -> str:
+    """What the filters take from a sample."""
+    rows = [
+        (source, records, sample.documents[source], sample.left[source],
+         percent(sample.documents[source] - sample.left[source], sample.documents[source]))
+        for source, records in sample.records.items()
+    ]  # fmt: skip
+    edits = [(source, edit, n, percent(n, sample.records[source]))
+             for source, found in sample.edits.items() for edit, n in found.items()]  # fmt: skip
+    names = sample.labels
+    parts = [
+        f"sample of {sum(sample.records.values()):,} records\n"
+        + table(("source", "records", "documents", "left", "removed"), rows),
+        "edits\n" + table(("source", "edit", "changed", "share"), edits) if edits else "",
+        f"not simulated: {', '.join(sample.skipped)}" if sample.skipped else "",
+        collateral.not_judged(sample.not_judged, names),
+        collateral.collateral(sample.collateral, names, collateral.MANY, "; --json has all"),
+        collateral.by_language(sample.collateral, names, collateral.RULES),
+        *(f"warning: {safe(warning, lines=True)}" for warning in sample.warnings),
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def changes(found: WhatIf) -> str:

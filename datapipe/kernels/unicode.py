@@ -8,6 +8,7 @@ Made by make_unicode.py at one fixed version, and shipped, so that a unit means 
     16-20  size of the folding: code points in `pool` where the kind is MAPPED, else bytes in `spelled`; 0 = itself
     21-23  kind (below), that of the first code point of the folding
     24-27  flags of the code point as it stands: letter, White_Space, NFC may change it, unassigned
+    28-31  punctuation (and controls), terminal mark, letter of the Latin script, number
 
 What folds to separators alone is one itself, without a folding.  A folding in `spelled` is the ccc of its last code
 point and then its UTF-8.  A word of `pool` holds a code point (bits 0-20), its kind (21-23) and its ccc (24-31).
@@ -33,6 +34,7 @@ MAPPED = 6  # folds to several things: `pool` says which
 NONE = 7  # folds to nothing: a default ignorable
 
 CLASS, SIZE, KIND, LETTER, WHITE, LOOSE, UNKNOWN = 24, 16, 21, 24, 25, 26, 27
+PUNCTUATION, TERMINAL, LATIN, NUMBER = 28, 29, 30, 31
 
 
 @cache

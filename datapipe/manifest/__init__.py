@@ -5,9 +5,23 @@ Light on purpose: pydantic and ruamel.yaml, nothing that computes.
 """
 
 from datapipe.manifest.load import load, parse
-from datapipe.manifest.stages import SIGNALS, Bound, ExactDedup, Filter, Holdout, NearDedup, Only, Stage
+from datapipe.manifest.signals import SIGNALS
+from datapipe.manifest.stages import (
+    LANG,
+    Bound,
+    ExactDedup,
+    Filter,
+    Holdout,
+    NearDedup,
+    Only,
+    Stage,
+    UrlFilter,
+    WordFilter,
+)
 from datapipe.manifest.types import (
     FIELDS,
+    LANG_SCORE,
+    Language,
     Limits,
     Manifest,
     Quarantine,
@@ -25,11 +39,14 @@ from datapipe.manifest.types import (
 
 __all__ = [
     "FIELDS",
+    "LANG",
+    "LANG_SCORE",
     "SIGNALS",
     "Bound",
     "ExactDedup",
     "Filter",
     "Holdout",
+    "Language",
     "Limits",
     "Manifest",
     "NearDedup",
@@ -46,6 +63,8 @@ __all__ = [
     "TokenizerFile",
     "TokenizerTrain",
     "Train",
+    "UrlFilter",
+    "WordFilter",
     "load",
     "parse",
 ]

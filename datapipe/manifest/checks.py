@@ -9,8 +9,19 @@ from dataclasses import dataclass
 
 from datapipe.manifest.messages import Problem, instead
 from datapipe.manifest.shape import Place
-from datapipe.manifest.stages import SIGNALS, Filter, Holdout, Only, Stage
-from datapipe.manifest.types import DEFAULT_FIELDS, FIELDS, Select, Sequences, Shards, Share, Source
+from datapipe.manifest.signals import SIGNALS
+from datapipe.manifest.stages import LANG, Filter, Holdout, Only, Stage, UrlFilter, WordFilter
+from datapipe.manifest.types import (
+    DEFAULT_FIELDS,
+    FIELDS,
+    LANG_SCORE,
+    Language,
+    Select,
+    Sequences,
+    Shards,
+    Share,
+    Source,
+)
 from datapipe.manifest.values import found, instant
 
 DEDUP = ("exact_dedup", "near_dedup")
@@ -38,6 +49,15 @@ class Readable:
     mixture: Mapping[str, Share | None]
     sequences: Sequences | None
     shards: Shards | None
+    language: Language | None
+
+    def modelled(self, source: str) -> bool:
+        """Whether a language model is shown the texts of a source; one that is written wrongly may cover any."""
+        return "language" in self.written if self.language is None else self.language.covers(source)
+
+    def with_lang(self, source: str) -> bool:
+        """Whether documents of a source may have a language."""
+        return LANG in self.sources[source].fields or self.modelled(source)
 
     @property
     def all_sources(self) -> bool:
@@ -48,12 +68,18 @@ def problems(parts: Readable) -> Iterator[Problem]:
     """Every contradiction between entries."""
     for name, source in parts.sources.items():
         yield from _source(("sources", name), source)
+        if LANG_SCORE in source.extra and parts.modelled(name):
+            place = ("sources", name, "extra", source.extra.index(LANG_SCORE))
+            yield place, f"`{LANG_SCORE}` is what the language model gives; carry the field under another name"
+    yield from _language(parts)
     yield from _order(parts.order)
     for position, stage in parts.stages:
         if isinstance(stage, Holdout):
             yield from _holdout(("stages", position), stage, parts)
         elif isinstance(stage, Filter):
             yield from _filter(("stages", position), stage, parts)
+        elif isinstance(stage, UrlFilter | WordFilter):
+            yield from _lists(("stages", position), stage, parts)
     if "mixture" in parts.written:
         yield from _mixture(parts)
     if "tokenizer" in parts.written:
@@ -129,33 +155,81 @@ def _holdout(place: Place, stage: Holdout, parts: Readable) -> Iterator[Problem]
 
 
 def _names(parts: Readable) -> list[str]:
-    return list(dict.fromkeys(name for source in parts.sources.values() for name in source.names))
+    modelled = [LANG for source in parts.sources if parts.modelled(source)]
+    return list(dict.fromkeys([*(name for source in parts.sources.values() for name in source.names), *modelled]))
 
 
-def _filter(place: Place, stage: Filter, parts: Readable) -> Iterator[Problem]:
-    only = stage.only or Only.model_construct()
+def _language(parts: Readable) -> Iterator[Problem]:
+    for position, name in enumerate(parts.language.sources if parts.language else ()):
+        if name not in parts.names:
+            yield ("language", "sources", position), f"no such source; {instead(name, parts.names)}"
+
+
+def _lists(place: Place, stage: UrlFilter | WordFilter, parts: Readable) -> Iterator[Problem]:
+    yield from _scope(place, stage.only, parts)
+    judged = _judged(stage.only, parts)
+    if isinstance(stage, UrlFilter) and judged and parts.all_sources:
+        names = list(dict.fromkeys(name for source in judged for name in parts.sources[source].names))
+        if stage.field not in names:
+            yield (
+                (*place, "field"),
+                f"no source that is judged has the field `{stage.field}`; " + _mapped(stage.field, names),
+            )
+
+
+def _scope(place: Place, only: Only | None, parts: Readable) -> Iterator[Problem]:
+    """What is wrong with `only`."""
+    only = only or Only.model_construct()
     for position, name in enumerate(only.source):
         if name not in parts.names:
             yield (*place, "only", "source", position), f"no such source; {instead(name, parts.names)}"
+    if parts.all_sources:
+        yield from _only((*place, "only"), only, parts)
+
+
+def _judged(only: Only | None, parts: Readable) -> list[str]:
+    """The sources of which some document can be one that a stage judges."""
+    only = only or Only.model_construct()
+    return [name for name in parts.sources if _named(only, name) and _may_judge(only, name, parts)]
+
+
+def _named(only: Only, source: str) -> bool:
+    return not only.source or source in only.source
+
+
+def _filter(place: Place, stage: Filter, parts: Readable) -> Iterator[Problem]:
+    yield from _scope(place, stage.only, parts)
     if not parts.all_sources:
         return
-    named = {name: source for name, source in parts.sources.items() if not only.source or name in only.source}
-    yield from _only((*place, "only"), only, named)
-    judged = [name for name, source in named.items() if _may_judge(only, source)]
-    for name in stage.keep:
+    judged = _judged(stage.only, parts)
+    if LANG in stage.keep:
+        yield from _lang((*place, "keep", LANG), judged, parts)
+    for name in stage.numbers:
         if name not in SIGNALS:
             yield from _extra((*place, "keep", name), name, judged, parts)
 
 
-def _may_judge(only: Only, source: Source) -> bool:
-    """Whether some document of a source can be one that a filter judges."""
+def _may_judge(only: Only, name: str, parts: Readable) -> bool:
+    """Whether some document of a source can be one that a stage judges."""
+    source = parts.sources[name]
     labelled = "snapshot" in source.fields or bool(source.snapshot and set(source.snapshot.names) & set(only.snapshot))
-    return not (only.lang and "lang" not in source.fields) and not (only.snapshot and not labelled)
+    return not (only.lang and not parts.with_lang(name)) and not (only.snapshot and not labelled)
+
+
+def _lang(place: Place, judged: Sequence[str], parts: Readable) -> Iterator[Problem]:
+    """A bound on `lang`: a source without languages would lose all it has."""
+    for source in judged:
+        if not parts.with_lang(source):
+            yield place, f"source {source} maps no `lang`, so all its documents would leave; add it under its fields"
 
 
 def _extra(place: Place, name: str, judged: Sequence[str], parts: Readable) -> Iterator[Problem]:
     """A bound on an extra field: null is outside every bound, so a source without it would lose all it has."""
-    having = [source for source, entry in parts.sources.items() if name in entry.extra]
+    having = [
+        source
+        for source, entry in parts.sources.items()
+        if name in entry.extra or (name == LANG_SCORE and parts.modelled(source))
+    ]
     missing = [source for source in judged if source not in having]
     if not having:
         extras = dict.fromkeys(extra for source in parts.sources.values() for extra in source.extra)
@@ -166,9 +240,9 @@ def _extra(place: Place, name: str, judged: Sequence[str], parts: Readable) -> I
         yield place, f"{problem}; add the field there, or judge with {only}"
 
 
-def _only(place: Place, only: Only, named: Mapping[str, Source]) -> Iterator[Problem]:
-    """`named`: the sources that the condition on sources leaves."""
-    if only.lang and not any("lang" in source.fields for source in named.values()):
+def _only(place: Place, only: Only, parts: Readable) -> Iterator[Problem]:
+    named = {name: source for name, source in parts.sources.items() if _named(only, name)}
+    if only.lang and not any(map(parts.with_lang, named)):
         yield (*place, "lang"), "no source that is judged maps `lang`, so nothing would be; add it under fields"
     labels = [source.snapshot.names for source in named.values() if source.snapshot]
     mapped = any("snapshot" in source.fields for source in named.values())

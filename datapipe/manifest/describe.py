@@ -10,9 +10,10 @@ from typing import Any, cast, get_args
 
 from pydantic.fields import FieldInfo
 
-from datapipe.manifest import shape
+from datapipe.manifest import presets, shape
 from datapipe.manifest.entry import Entry
 from datapipe.manifest.messages import LATER
+from datapipe.manifest.signals import SIGNALS
 from datapipe.manifest.stages import LATER_STAGES
 from datapipe.manifest.types import Manifest
 from datapipe.manifest.values import UNITS
@@ -56,7 +57,29 @@ RULES = """
 def readme(folder: Path) -> str:
     """The whole text; `folder` holds the manifests that it lists."""
     listed = "\n".join(f"* [{path.name}]({path.name}): {_subject(path)}" for path in sorted(folder.glob("*.yaml")))
-    return HEAD + listed + "\n" + RULES + "\n" + "\n".join(_section(*each) for each in shape.every_entry(Manifest))
+    sections = [_section(*each) for each in shape.every_entry(Manifest)]
+    return HEAD + listed + "\n" + RULES + "\n" + "\n".join([*sections, _signals(), _presets()])
+
+
+def _signals() -> str:
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in SIGNALS.items()]
+    head = (
+        "## Signals\n\nWhat `keep` of a filter can bound, beside numeric extra fields. The terms are those of "
+        "`datapipe/text.py`; a signal is null where it has no meaning, and null is outside every bound.\n"
+    )
+    return "\n".join([head, "| signal | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def _presets() -> str:
+    found = {name: presets.load(name) for name in presets.names()}
+    rows = [
+        f"| `{name}` | {', '.join(preset.languages) or 'all'} | {preset.about} |" for name, preset in found.items()
+    ]
+    head = (
+        "## Presets\n\nSets of bounds by name, `datapipe show --preset NAME` prints one with the source of every rule. "
+        "What is written under `keep` is laid over it.\n"
+    )
+    return "\n".join([head, "| preset | languages | what it is |", "|---|---|---|", *rows]) + "\n"
 
 
 def _subject(path: Path) -> str:

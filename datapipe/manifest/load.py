@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from datapipe.errors import MachineError, ManifestError
 from datapipe.manifest import checks, messages, tree
 from datapipe.manifest.stages import AnyStage, Stage
-from datapipe.manifest.types import Manifest, Sequences, Shards, Share, Source
+from datapipe.manifest.types import Language, Manifest, Sequences, Shards, Share, Source
 
 T = TypeVar("T")
 
@@ -20,6 +20,7 @@ STAGE: TypeAdapter[Stage] = TypeAdapter(AnyStage)
 SHARE: TypeAdapter[Share] = TypeAdapter(Share)
 SEQUENCES: TypeAdapter[Sequences] = TypeAdapter(Sequences)
 SHARDS: TypeAdapter[Shards] = TypeAdapter(Shards)
+LANGUAGE: TypeAdapter[Language] = TypeAdapter(Language)
 
 
 def load(path: str | Path) -> Manifest:
@@ -85,6 +86,7 @@ def _readable(raw: Mapping[str, Any]) -> checks.Readable:
         {name: _valid(SHARE, entry) for name, entry in shares.items()},
         _valid(SEQUENCES, raw.get("sequences", {})),
         _valid(SHARDS, raw.get("shards", {})),
+        _valid(LANGUAGE, raw.get("language")),
     )
 
 

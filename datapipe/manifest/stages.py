@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
+from datapipe.manifest import presets
 from datapipe.manifest.entry import Entry
 from datapipe.manifest.values import (
     Count,
@@ -13,14 +14,15 @@ from datapipe.manifest.values import (
     Listed,
     Number,
     OpenShare,
+    PathText,
     Permutations,
     PositiveShare,
+    Share,
     Text,
     refused,
 )
 
-# names of datapipe.signals.SIGNALS, written here too: a manifest must load without numba and pyarrow
-SIGNALS = ("word_count", "unit_count", "mean_word_length", "alpha_ratio", "short_line_ratio")
+LANG = "lang"  # the one name in `keep` that is no number
 RECALL = 0.99  # of pairs at the threshold, what the bands of near dedup must reach
 
 Preference = Literal["priority", "longest", "shortest", "newest", "oldest"]
@@ -33,14 +35,24 @@ class Bound(Entry):
 
     min: Number | None = Field(default=None, description="the smallest value that stays")
     max: Number | None = Field(default=None, description="the largest value that stays")
+    in_: Distinct[Text] | None = Field(default=None, alias="in", description="of `lang` alone: the values that stay")
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.min is None and self.max is None:
+        if self.in_ is not None and (self.min is not None or self.max is not None):
+            raise refused("`in` goes without min and max", "in")
+        if self.in_ == ():
+            raise refused("found an empty list, expected at least one value", "in")
+        if self.in_ is None and self.min is None and self.max is None:
             raise refused("a bound needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise refused(f"min {self.min:g} is above max {self.max:g}: nothing would stay", "min")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_in(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`in` is for `lang` alone, so no other bound shows it."""
+        return {key: value for key, value in written(self).items() if key in ("min", "max") or value is not None}
 
 
 class Only(Entry):
@@ -60,12 +72,112 @@ class Only(Entry):
 class Filter(Entry):
     """Drops documents whose signals lie outside the bounds."""
 
-    LATER: ClassVar[Mapping[str, str]] = {"preset": "a published set of bounds by name"}
-
     stage: Literal["filter"] = Field(description="`filter`")
-    keep: Annotated[dict[str, Bound], Field(min_length=1)] = Field(
-        description="signal or numeric extra field -> bound; the signals are " + ", ".join(f"`{s}`" for s in SIGNALS)
+    preset: Text | None = Field(
+        default=None, description="a published set of bounds by its name, see below; `datapipe show --preset` prints it"
     )
+    keep: dict[str, Bound] = Field(
+        default={},
+        description="signal, numeric extra field or `lang` -> bound; with a preset it is laid over the preset's, "
+        "and null takes a bound away; the signals are listed below",
+    )
+    languages: Distinct[Text] | None = Field(
+        default=None,
+        description="languages that the bounds are made for: documents of another `lang` are not judged "
+        "(`en` is also `en-GB`); null: those of the preset, empty: all",
+    )
+    only: Only | None = Field(default=None, description="which documents are judged; null: all")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _over_preset(cls, value: Any) -> Any:
+        """The bounds and languages of the preset, under what is written."""
+        name = cast("dict[str, Any]", value).get("preset") if isinstance(value, dict) else None
+        if not isinstance(name, str):
+            return value
+        if name not in presets.names():
+            raise refused(f"no such preset; there are {', '.join(presets.names())}", "preset")
+        written = cast("dict[str, Any]", value)
+        preset, keep = presets.load(name), written.get("keep") or {}
+        if not isinstance(keep, dict):
+            return written
+        laid: dict[str, Any] = {**preset.keep, **cast("dict[str, Any]", keep)}
+        languages = written.get("languages")
+        return written | {
+            "keep": {key: bound for key, bound in laid.items() if bound is not None or key not in preset.keep},
+            "languages": list(preset.languages) if languages is None else languages,
+        }
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.keep:
+            raise refused("needs bounds in `keep`, or the name of a preset", "keep")
+        for name, bound in self.keep.items():
+            if (name == LANG) != (bound.in_ is not None):
+                what = "`lang` is bounded by `in: [...]`" if name == LANG else "`in` is for `lang` alone"
+                raise refused(f"{name}: {what}", "keep")
+        return self
+
+    @property
+    def numbers(self) -> dict[str, Bound]:
+        """The bounds on signals and extra fields: all but that on `lang`."""
+        return {name: bound for name, bound in self.keep.items() if name != LANG}
+
+
+class UrlFilter(Entry):
+    """
+    Drops documents by their URL, by lists that you bring.  The rules are asked in the order of the keys; a document
+    without a URL is not judged.
+    """
+
+    LISTS: ClassVar[tuple[str, ...]] = ("domains", "hosts", "urls", "words", "soft_words", "substrings")
+
+    stage: Literal["url_filter"] = Field(description="`url_filter`")
+    field: Text = Field(default="url", description="mapped or extra field that holds the URL")
+    domains: Listed[PathText] = Field(
+        default=(),
+        description="files of domains: a document leaves where its registered domain or its host is listed; "
+        "of a folder (UT1) its file `domains`",
+    )
+    hosts: Listed[PathText] = Field(default=(), description="files of hosts: only the host itself counts")
+    urls: Listed[PathText] = Field(
+        default=(),
+        description="files of URLs, without scheme, port, fragment and last `/`; of a folder (UT1) its file `urls`",
+    )
+    words: Listed[PathText] = Field(
+        default=(), description="files of words, each enough where it is a run of letters and digits of the URL"
+    )
+    soft_words: Listed[PathText] = Field(default=(), description="files of words of which several must be there")
+    soft_words_min: Count = Field(default=2, description="how many different soft words drop a document")
+    substrings: Listed[PathText] = Field(
+        default=(), description="files of texts that may stand anywhere in the letters and digits of the URL"
+    )
+    only: Only | None = Field(default=None, description="which documents are judged; null: all")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not any(getattr(self, key) for key in self.LISTS):
+            raise refused(f"needs a list: {', '.join(self.LISTS[:-1])} or {self.LISTS[-1]}")
+        if "soft_words_min" in self.model_fields_set and not self.soft_words:
+            raise refused("counts words of `soft_words`; name such a list", "soft_words_min")
+        return self
+
+
+class WordFilter(Entry):
+    """Drops documents whose text, in lower case, holds a word or phrase of a list."""
+
+    LISTS: ClassVar[tuple[str, ...]] = ("words",)
+
+    stage: Literal["word_filter"] = Field(description="`word_filter`")
+    words: Annotated[Listed[PathText], Field(min_length=1)] = Field(
+        description="files of words and phrases, one a line; lines that begin with `#` are remarks"
+    )
+    match: Literal["word", "substring"] = Field(
+        default="word",
+        description="`word`: no letter, mark, digit or `_` stands beside it; `substring`: anywhere, for texts without "
+        "blanks such as Chinese, Japanese and Thai",
+    )
+    keep_fraction: Share = Field(default=0.0, description="share of these documents that stays, by hash of doc_id")
     only: Only | None = Field(default=None, description="which documents are judged; null: all")
 
 
@@ -135,9 +247,11 @@ class NearDedup(Entry):
         return self
 
 
-Stage = Filter | Holdout | ExactDedup | NearDedup
+Stage = Filter | UrlFilter | WordFilter | Holdout | ExactDedup | NearDedup
 STAGES: dict[str, type[Stage]] = {
     "filter": Filter,
+    "url_filter": UrlFilter,
+    "word_filter": WordFilter,
     "holdout": Holdout,
     "exact_dedup": ExactDedup,
     "near_dedup": NearDedup,
@@ -153,6 +267,8 @@ def _tag(value: object) -> str | None:
 
 AnyStage = Annotated[
     Annotated[Filter, Tag("Filter")]
+    | Annotated[UrlFilter, Tag("UrlFilter")]
+    | Annotated[WordFilter, Tag("WordFilter")]
     | Annotated[Holdout, Tag("Holdout")]
     | Annotated[ExactDedup, Tag("ExactDedup")]
     | Annotated[NearDedup, Tag("NearDedup")],

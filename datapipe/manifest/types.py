@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 from pydantic import Discriminator, Field, PrivateAttr, Tag, field_validator, model_validator
 
 from datapipe.manifest.entry import Entry
-from datapipe.manifest.stages import AnyStage
+from datapipe.manifest.stages import STAGES, AnyStage
 from datapipe.manifest.values import (
     BuildName,
     Bytes,
@@ -44,13 +44,10 @@ Ours = Literal["text", "id", "group", "date", "version", "snapshot", "lang"]
 FIELDS: tuple[Ours, ...] = ("text", "id", "group", "date", "version", "snapshot", "lang")
 DEFAULT_FIELDS: Mapping[Ours, str] = {"text": "text", "id": "id"}
 # names of datapipe.edits.EDITS, written here too: a manifest must load without numba and pyarrow
-Edit = Literal["nfc", "strip_control", "fix_newlines"]
-LATER_EDITS = {
-    "c4_lines": "drop lines as C4 does",
-    "redact_email": "replace e-mail addresses",
-    "redact_ip": "replace IP addresses",
-    "redact_phone": "replace telephone numbers",
-}
+Edit = Literal[
+    "nfc", "strip_control", "fix_newlines", "c4_lines", "c4_lines_relaxed", "redact_email", "redact_ip", "redact_phone"
+]
+LANG_SCORE = "lang_score"  # the extra field that a language model gives
 BYTES_OF_BPE = 256  # a byte-level vocabulary begins with every byte
 
 
@@ -154,7 +151,6 @@ class Source(Entry):
         "access": "whether the source is open or restricted",
         "expires": "date from which the source may not be used",
     }
-    LATER_VALUES: ClassVar[Mapping[str, Mapping[str, str]]] = {"edits": LATER_EDITS}
 
     files: Annotated[Listed[PathText], Field(min_length=1)] = Field(
         description="paths and patterns (`*`, `?`, `[..]`, `**`) of files, relative to the manifest"
@@ -304,11 +300,23 @@ class Shards(Entry):
     storage: Literal["list"] = Field(default="list", description="how token ids are stored: Arrow lists")
 
 
+class Language(Entry):
+    """A model that says which language a text is in; it wins over a mapped `lang`, which `select` still sees."""
+
+    model: PathText = Field(
+        description="a fastText model of languages, such as lid.176.ftz (CC-BY-SA 3.0); needs `datapipe[lang]`"
+    )
+    sources: Distinct[Text] = Field(default=(), description="the sources whose texts it is shown; empty: all")
+
+    def covers(self, source: str) -> bool:
+        """Whether the texts of a source are shown to it."""
+        return not self.sources or source in self.sources
+
+
 class Manifest(Entry):
     """The whole manifest."""
 
     LATER: ClassVar[Mapping[str, str]] = {
-        "language": "a model that finds the language of a text",
         "allow": "kinds of restricted sources that may be used",
     }
 
@@ -320,6 +328,9 @@ class Manifest(Entry):
     quarantine: Quarantine = Field(default=Quarantine(), description="what is kept of unreadable records")
     sources: Annotated[dict[SourceName, Source], Field(min_length=1, max_length=32_767)] = Field(
         description="where the documents come from: name -> source"
+    )
+    language: Language | None = Field(
+        default=None, description="a model that gives each document `lang` and `lang_score`; null: the mapped field"
     )
     stages: Listed[AnyStage] = Field(default=(), description="what judges the documents, in this order")
     mixture: dict[str, Share] | None = Field(
@@ -377,8 +388,11 @@ class Manifest(Entry):
             del source["files"], source["exclude"]
             source["select"] = list(source["select"].items())
         for stage in recipe["stages"]:
+            for key in getattr(STAGES[stage["stage"]], "LISTS", ()):
+                del stage[key]  # recipe_id names what the lists hold
             if "keep" in stage:
                 stage["keep"] = list(stage["keep"].items())
-        if recipe["tokenizer"]:
-            recipe["tokenizer"].pop("file", None)
+        for owner, path in ((recipe["tokenizer"], "file"), (recipe["language"], "model")):
+            if owner:
+                owner.pop(path, None)
         return recipe

@@ -3,6 +3,7 @@ Reading: from files to documents.
 
     plan(manifest, workers=n) -> Plan           which files, hashed; which pieces
     run(plan, manifest, work) -> ReadResult     parts of documents in the unit store, and a book for every input
+    sample(plan, manifest, work, n, sizes) -> ReadResult    about n records of it
     over_limits(result, manifest) -> messages   what limits.rejected and limits.quarantined say to it
     without_documents(result) -> messages       sources that gave nothing at all
     write_refused(result, folder)               rejected.parquet, quarantine.parquet
@@ -14,6 +15,7 @@ from datapipe.read.admit import admit
 from datapipe.read.part import VERSION
 from datapipe.read.planning import Input, Plan, plan
 from datapipe.read.result import ReadResult, over_limits, run, without_documents, write_refused
+from datapipe.read.sampling import sample
 
 __all__ = [
     "SAMPLE_VERSION",
@@ -25,6 +27,7 @@ __all__ = [
     "over_limits",
     "plan",
     "run",
+    "sample",
     "without_documents",
     "write_refused",
 ]

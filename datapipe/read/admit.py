@@ -19,6 +19,7 @@ from datapipe.keyed import bound, doc_id, keyed_each
 from datapipe.manifest import Manifest
 from datapipe.read import books
 from datapipe.read.result import ReadResult
+from datapipe.read.settle import EMPTY
 from datapipe.units import Unit
 
 FUNCTION, VERSION = "sample", 1
@@ -205,7 +206,9 @@ def _copy(source: Path, target: Path, schema: pa.Schema, gone: np.ndarray) -> No
 
 
 def _captures(manifest: Manifest, work: Work, run: _Statements) -> None:
-    """`admit_drops`: documents after as_of, and all captures of a key but the newest or oldest."""
+    """
+    `admit_drops`: documents after as_of, all captures of a key but the newest or oldest, and what edits left empty.
+    """
     rules = [
         (name, shot.as_of_instant, shot.keep if shot.key else None)
         for name, source in manifest.sources.items()
@@ -219,5 +222,5 @@ def _captures(manifest: Manifest, work: Work, run: _Statements) -> None:
         as_of=pa.array(as_of, pa.int64()),
         keep=pa.array(keep, pa.string()),
     )
-    run("captures")
-    run("drops")
+    run("captures", emptied=EMPTY)
+    run("drops", emptied=EMPTY)

@@ -73,11 +73,13 @@ order by doc_id;
 -- name: captures
 -- in: rules (source, as_of, keep): sources with a snapshot rule; as_of in microseconds or null, keep null without a key
 -- out: captures: every document of them, late or not, and its place among the captures of its key
+-- a document that the edits left without a text ($emptied is its hash) is nobody's capture: it makes no other leave
 create or replace temp table captures as
 with mine as (
     select doc, named.doc_id, source, key, named.instant, version_order, named.text_hash, keep,
         coalesce(named.instant > as_of, false) as late
     from named join rules using (source) join documents using (part, row, source)
+    where named.text_hash <> $emptied::uuid
 )
 select *, case when not late and key is not null and keep is not null then row_number() over (
     partition by source, late, key
@@ -102,4 +104,7 @@ select c.doc,
     case when not c.late then '{"kept":"' || hex32(k.doc_id) || '"}' end as evidence,
     true as decides
 from captures c left join captures k on k.source = c.source and k.key = c.key and k.place = 1
-where c.late or c.place > 1 order by c.doc;
+where c.late or c.place > 1
+union all
+select doc, 'no text after edits', null, null, true from documents where text_hash = $emptied::uuid
+order by doc;

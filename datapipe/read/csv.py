@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from datapipe.errors import DataError
-from datapipe.read.fields import NOT_UTF8, QUARANTINED, SURROGATE, Collector, Mapping, Path, Rows, refuse
+from datapipe.read.fields import NOT_UTF8, QUARANTINED, SURROGATE, Collector, Mapping, Path, Rows, no_text, refuse
 from datapipe.read.jsonl import BLANKS, BOM, check_encoding
 from datapipe.read.spec import spelled
 from datapipe.read.streams import Block, Damage, Place
@@ -159,8 +159,5 @@ def _places(columns: list[str], names: Mapping, name: str) -> tuple[int, list[in
 
     text = place(names.text)
     if text is None and columns:
-        raise DataError(
-            f"{name}: has no column {'.'.join(names.text)!r} for the text, its columns are {', '.join(columns)}; "
-            "name the right one under fields: text"
-        )
+        raise no_text(name, names, columns)
     return text or 0, [place(path) for _, path in names.others]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from datapipe.errors import DataError
 from datapipe.keyed import text_id
 from datapipe.manifest import FIELDS, values
 
@@ -39,6 +40,14 @@ LONG = object()  # stands for an integer of more digits than Python reads
 
 class Bad(Exception):
     """A value that cannot be carried along; its text is the reason for quarantine."""
+
+
+class Quoting(DataError):
+    """An error that quotes the input; `bare` says the same without, for a source that is redacted."""
+
+    def __init__(self, message: str, bare: str):
+        super().__init__(message)
+        self.bare = bare
 
 
 class Repeated(dict):
@@ -87,6 +96,15 @@ def mapping(fields: collections.abc.Mapping[Any, str], extra: Sequence[str]) -> 
     """The mapping of a source's `fields` and `extra`."""
     mapped = tuple((ours, _path(fields[ours])) for ours in OURS if ours in fields)
     return Mapping(_path(fields["text"]), mapped, tuple((name, _path(name)) for name in extra))
+
+
+def no_text(file: str, names: Mapping, columns: Sequence[str]) -> Quoting:
+    """The error for a file without the column of the text.  A file without a header shows a record here."""
+    missing = f"{file}: has no column {'.'.join(names.text)!r} for the text"
+    mend = "name the right one under fields: text"
+    return Quoting(
+        f"{missing}, its columns are {', '.join(columns)}; {mend}", f"{missing} among its {len(columns)}; {mend}"
+    )
 
 
 def _path(name: str) -> Path:

@@ -28,6 +28,7 @@ from datapipe.read.fields import (
     Rows,
     as_text,
     clean,
+    no_text,
     refuse,
 )
 from datapipe.read.streams import Damage
@@ -90,10 +91,7 @@ def _columns(schema: pa.Schema, names: Mapping, relative: str) -> list[str]:
     """The columns to read: those of the fields that are there."""
     found = {".".join(path): _find(schema, path) for path in (names.text, *(path for _, path in names.others))}
     if found[".".join(names.text)] is None:
-        raise DataError(
-            f"{relative}: has no column {'.'.join(names.text)!r} for the text, its columns are "
-            f"{', '.join(schema.names)}; name the right one under fields: text"
-        )
+        raise no_text(relative, names, schema.names)
     return [name for name, there in found.items() if there]
 
 

@@ -18,14 +18,14 @@ import pyarrow as pa
 from datapipe import tables
 from datapipe.errors import DataError, DriftError
 from datapipe.read import books, csv, jsonl, parquet, texts
-from datapipe.read.fields import QUARANTINED, REJECTED, Refused, Rows
+from datapipe.read.fields import QUARANTINED, REJECTED, Quoting, Refused, Rows
 from datapipe.read.planning import Files, Groups, Input, Piece, Slice, Stream
 from datapipe.read.settle import Settled, gather, settle
 from datapipe.read.spec import Spec
 from datapipe.read.streams import Damage, Expanded, Place, blocks, discard
 from datapipe.units import Done, Store, Task, Unit
 
-FUNCTION, VERSION = "read", 1
+FUNCTION, VERSION = "read", 2
 LIBRARIES = ("pyarrow", "xxhash")
 PART = 256_000_000  # bytes of text after which a stream that cannot be split commits a part
 # 3.3 ms for a MB of text where level 3 takes 6.4, for 13 % more bytes; names and hashes make no dictionary
@@ -139,23 +139,31 @@ def _form(rows: Rows) -> tuple:
 # what is read
 
 
-def task(spec: Spec, piece: Piece) -> Task:
-    """The work that a piece of the plan stands for."""
+Thin = Callable[[Input, Rows], Rows]  # some of the rows of an input; for a store that lasts no longer than the sample
+
+
+def task(spec: Spec, piece: Piece, thin: Thin | None = None) -> Task:
+    """The work that a piece of the plan stands for; with `thin` one unit, of the first part of a stream."""
     match piece:
-        case Stream():
+        case Stream() if thin is None:
             return Chain(spec, piece.input)
+        case Stream():
+            settings = [piece.input.relative, "first", PART]
+            return _unit(spec, [piece.input], settings, lambda _: _first_part(spec, piece.input), thin)
         case Files():
             settings = [one.relative for one in piece.inputs]
-            return _unit(spec, piece.inputs, settings, lambda at: _whole_file(spec, piece.inputs[at]))
+            return _unit(spec, piece.inputs, settings, lambda at: _whole_file(spec, piece.inputs[at]), thin)
         case Slice():
             settings = [piece.input.relative, piece.start, *piece.at, piece.inside, piece.stop]
-            return _unit(spec, [piece.input], settings, lambda _: _slice(spec, piece))
+            return _unit(spec, [piece.input], settings, lambda _: _slice(spec, piece), thin)
         case Groups():
             settings = [piece.input.relative, piece.first, piece.stop]
-            return _unit(spec, [piece.input], settings, lambda _: _groups(spec, piece))
+            return _unit(spec, [piece.input], settings, lambda _: _groups(spec, piece), thin)
 
 
-def _unit(spec: Spec, inputs: Sequence[Input], piece: list, read: Callable[[int], Iterator[Rows]]) -> Unit:
+def _unit(
+    spec: Spec, inputs: Sequence[Input], piece: list, read: Callable[[int], Iterator[Rows]], thin: Thin | None
+) -> Unit:
     """A unit that reads input after input by `read(number)`."""
 
     def work(folder: Path) -> dict:
@@ -164,12 +172,12 @@ def _unit(spec: Spec, inputs: Sequence[Input], piece: list, read: Callable[[int]
             check(one)
             found = read(at)
             while (rows := _next(found, spec, one, out.books[at])) is not None:
-                out.add(at, rows)
+                out.add(at, thin(one, rows) if thin else rows)
             check(one)
         return out.close()
 
     settings = spec.settings() | {"piece": piece, "formats": [[one.format, one.codec] for one in inputs]}
-    return Unit(FUNCTION, VERSION, settings, [one.sha256 for one in inputs], LIBRARIES, work)
+    return Unit(FUNCTION, VERSION, settings, [one.sha256 for one in inputs], [*LIBRARIES, *spec.libraries], work)
 
 
 def check(one: Input) -> None:
@@ -186,6 +194,8 @@ def _next(rows: Iterator[Rows], spec: Spec, one: Input, book: dict) -> Rows | No
     """The next rows; a damage ends the build, or the input where the source is tolerant."""
     try:
         return next(rows, None)
+    except Quoting as error:
+        raise spec.discreet(error) from None
     except Damage as damage:
         if not spec.source.tolerant:
             raise DataError(
@@ -206,6 +216,14 @@ def _whole_file(spec: Spec, one: Input) -> Iterator[Rows]:
         case _:
             groups = parquet.groups(one.path, spec.names, str(one.path))
             yield from parquet.rows(one.path, spec.names, str(one.path), groups, 0, len(groups))
+
+
+def _first_part(spec: Spec, one: Input) -> Iterator[Rows]:
+    """What the first unit of a stream reads."""
+    for rows in _from(spec, one, Place(0, 1)):
+        yield rows
+        if rows.end[0] >= PART:
+            return
 
 
 def _from(spec: Spec, one: Input, at: Place) -> Iterator[Rows]:
@@ -283,4 +301,4 @@ class Chain:
             "piece": [self.input.relative, "part", number, PART],
             "formats": [[self.input.format, self.input.codec]],
         }
-        return Unit(FUNCTION, VERSION, settings, [self.input.sha256], LIBRARIES, work)
+        return Unit(FUNCTION, VERSION, settings, [self.input.sha256], [*LIBRARIES, *self.spec.libraries], work)

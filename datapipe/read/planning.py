@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from datapipe.errors import DriftError, MachineError
+from datapipe.language import Language
 from datapipe.manifest import Manifest
 from datapipe.read import files, parquet
-from datapipe.read.fields import Mapping
+from datapipe.read.fields import Mapping, Quoting
 from datapipe.read.parquet import Group
 from datapipe.read.spec import Spec, spec
 from datapipe.read.streams import CHUNK, Damage, Member, Place, many_members, members
@@ -139,16 +140,16 @@ def _pin(inputs: Sequence[Input]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def plan(manifest: Manifest, *, workers: int) -> Plan:
+def plan(manifest: Manifest, *, workers: int, language: Language | None = None) -> Plan:
     """
     Find and hash every file, in threads.  DataError where a pattern matches nothing, DriftError where a pin differs.
     """
     names = sorted(manifest.sources)
-    specs = {name: spec(manifest, name) for name in names}
+    specs = {name: spec(manifest, name, language) for name in names}
     found = [(name, relative, path) for name in names for relative, path in files.find(manifest, name)]
     with ThreadPoolExecutor(max_workers=workers) as pool:
         inputs = tuple(pool.map(lambda one: _input(manifest, *one), found))
-        cut = list(pool.map(lambda one: _cut(specs[one.source], one), inputs))
+        cut = list(pool.map(lambda one: _cut_or_say(specs[one.source], one), inputs))
     made = Plan(specs, inputs, tuple(_grouped(inputs, cut)))
     for name, pin in made.pins.items():
         _check_pin(name, manifest.sources[name].pin, pin)
@@ -191,6 +192,13 @@ def _digest(path: Path, step: int | None) -> tuple[str, tuple[int, ...]]:
                     counts.append(newlines)
                     left = step
     return state.hexdigest(), tuple(counts)
+
+
+def _cut_or_say(spec: Spec, one: Input) -> list[Piece] | None:
+    try:
+        return _cut(spec, one)
+    except Quoting as error:
+        raise spec.discreet(error) from None
 
 
 def _cut(spec: Spec, one: Input) -> list[Piece] | None:

@@ -47,7 +47,7 @@ def run(plan: Plan, manifest: Manifest, work: Work, progress: Callable[[int], No
     tasks = [_Counted(piece, task(plan.specs[_inputs(piece)[0].source], piece)) for piece in plan.pieces]
     done = units.run(work.store, tasks, work.workers, progress)
     pieces = [one.piece for one in tasks for _ in range(one.units)]
-    return _result(plan, manifest, done, pieces)
+    return gathered(plan, manifest, done, pieces)
 
 
 @dataclass
@@ -68,7 +68,10 @@ def _inputs(piece: Piece) -> tuple[Input, ...]:
     return piece.inputs if isinstance(piece, Files) else (piece.input,)
 
 
-def _result(plan: Plan, manifest: Manifest, done: list[Done], pieces: list[Piece]) -> ReadResult:
+def gathered(
+    plan: Plan, manifest: Manifest, done: list[Done], pieces: list[Piece], *, whole: bool = True
+) -> ReadResult:
+    """What the units of pieces gave; `whole`: of all pieces, so that each snapshot name must have matched."""
     index = {(one.source, one.relative): at for at, one in enumerate(plan.inputs)}
     told = [_head(one) | books.book() for one in plan.inputs]
     parts: list[Part] = []
@@ -88,7 +91,7 @@ def _result(plan: Plan, manifest: Manifest, done: list[Done], pieces: list[Piece
             parts.append(Part(number, source, unit, unit.counts["rows"]))
             spans[number] = [(index[source, one.relative], book["rows"])
                              for one, book in zip(inputs, unit.counts["inputs"], strict=True)]  # fmt: skip
-    for name, found in labels.items():
+    for name, found in labels.items() if whole else ():
         _check_labels(name, found)
     for one, book in zip(plan.inputs, told, strict=True):
         books.close(book, one.relative)

@@ -14,7 +14,10 @@ import xxhash
 
 from datapipe import edits, tables, text
 from datapipe.keyed import doc_ids, quoted, text_id
+from datapipe.language import Language
+from datapipe.manifest import LANG_SCORE
 from datapipe.read.fields import EMPTY_TEXT, OURS, REJECTED, Refused, Rows, as_json, instant, refuse, version_order
+from datapipe.read.private import private
 from datapipe.read.spec import Spec, cuts, key_text
 
 EMPTY = text_id(b"")
@@ -67,15 +70,19 @@ def settle(spec: Spec, rows: Rows, inputs: np.ndarray, paths: Sequence[str]) -> 
     """Documents of rows; `inputs` says of which input each row is, `paths` are the relative paths of inputs."""
     raw = _hashes(rows.text)
     edited, changed = edits.apply(rows.text, spec.source.edits)
-    hashes = text.text_hashes(edited)
-    extra = [as_json({name: v for name, v in zip(rows.extra, row, strict=True) if v is not None})
-             for row in zip(*rows.extra.values(), strict=True)] if rows.extra else None  # fmt: skip
-    fields, own = _fields(rows, extra), doc_ids(spec.name, rows.mapped.get("id", [None] * len(rows)), raw)
+    edited, hashes, empty = _blank(rows.text, edited)
+    own = doc_ids(spec.name, rows.mapped.get("id", [None] * len(rows)), raw)
     rules = cuts(spec, lambda name: _values(rows, name), len(rows))
-    empty = np.array(pc.call_function("equal", [hashes, pa.scalar(EMPTY)]).to_numpy(zero_copy_only=False), bool)
     cut = np.array([rule is not None for rule in rules], bool) & ~empty
     kept = ~empty & ~cut
+    read, rows = rows, private(rows, [paths[int(at)] for at in inputs], spec.labels, spec.redactions)
+    extra = _extra(rows.extra) if rows.extra else None
+    fields = _fields(rows, extra)
     columns = _columns(spec, rows, extra, inputs, paths)
+    if "date" in read.mapped:
+        columns["instant"] = [instant(value) for value in read.mapped["date"]]
+    if spec.language:
+        columns["lang"], columns["extra"] = _languages(spec.language, edited, kept, rows)
     columns |= {
         "raw_hash": raw,
         "text": edited,
@@ -84,7 +91,7 @@ def settle(spec: Spec, rows: Rows, inputs: np.ndarray, paths: Sequence[str]) -> 
         "text_hash": hashes,
         "bytes": _sizes(edited),
     }
-    names = "snapshot" in rows.mapped
+    names = "snapshot" in read.mapped
     return Settled(
         _table(tables.DOCUMENTS, columns, kept),
         _table(tables.NARROW, columns, kept),
@@ -93,10 +100,47 @@ def settle(spec: Spec, rows: Rows, inputs: np.ndarray, paths: Sequence[str]) -> 
         inputs[kept],
         Counter((int(inputs[row]), rules[row]) for row in np.flatnonzero(cut).tolist()),
         changed,
-        Counter(label for label, gone in zip(rows.mapped["snapshot"], empty, strict=True) if not gone)
+        Counter(label for label, gone in zip(read.mapped["snapshot"], empty, strict=True) if not gone)
         if names
         else Counter(),
     )
+
+
+def _blank(raw: pa.Array, edited: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray]:
+    """
+    Texts, their hashes, and which of them are no documents, for they were blank before any edit.
+
+    What edits alone made blank is a document with the text "", that stage 0 drops.
+    """
+    hashes = text.text_hashes(edited)
+    blank = pc.call_function("equal", [hashes, pa.scalar(EMPTY)])
+    empty = np.array(blank.to_numpy(zero_copy_only=False), bool)
+    if not empty.any():
+        return edited, hashes, empty
+    edited = pc.call_function("replace_with_mask", [edited, blank, pa.scalar("", edited.type)])
+    empty[empty] = [one == EMPTY for one in text.text_hashes(raw.filter(blank)).to_pylist()]
+    return edited, hashes, empty
+
+
+def _extra(columns: dict[str, list]) -> list[str]:
+    """Canonical JSON of the extra fields of each row, without those that it lacks."""
+    return [
+        as_json({name: value for name, value in zip(columns, row, strict=True) if value is not None})
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def _languages(language: Language, texts: pa.Array, kept: np.ndarray, rows: Rows) -> tuple[list, list[str]]:
+    """
+    `lang` and `extra` of each row by the model, which is shown the kept texts alone.  A doc_id knows the record's own
+    fields, not these, so it is the same with any model.
+    """
+    labels: list[str | None] = [None] * len(rows)
+    scores: list[float | None] = [None] * len(rows)
+    found = language.classify(texts.filter(pa.array(kept)))
+    for row, label, score in zip(np.flatnonzero(kept).tolist(), *found, strict=True):
+        labels[row], scores[row] = label, score
+    return labels, _extra(rows.extra | {LANG_SCORE: scores})
 
 
 def _empty(rows: Rows, row: int) -> Refused:
@@ -120,7 +164,7 @@ def _columns(spec: Spec, rows: Rows, extra: list[str] | None, inputs: np.ndarray
     mapped = {ours: rows.mapped.get(ours, nulls) for ours in OURS}
     if "snapshot" not in rows.mapped and spec.labels:
         mapped["snapshot"] = pa.repeat(spec.labels[0], len(rows))
-    date, version = rows.mapped.get("date"), rows.mapped.get("version")
+    version = rows.mapped.get("version")
     key = None if spec.key is None else [None if v is None else key_text(v) for v in _values(rows, spec.key)]
     return mapped | {
         "source": pa.repeat(spec.name, len(rows)),
@@ -129,7 +173,7 @@ def _columns(spec: Spec, rows: Rows, extra: list[str] | None, inputs: np.ndarray
         "line": rows.line,
         "extra": nulls if extra is None else extra,
         "key": nulls if key is None else key,
-        "instant": pa.nulls(len(rows), pa.int64()) if date is None else [instant(value) for value in date],
+        "instant": pa.nulls(len(rows), pa.int64()),
         "version_order": nulls if version is None else [version_order(value) for value in version],
     }
 

@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from datapipe import edits, text
+from datapipe.edits.redact import Redaction, redactions
+from datapipe.errors import DataError
 from datapipe.keyed import bound, keyed
+from datapipe.language import VERSION as LANGUAGE_VERSION
+from datapipe.language import Language
 from datapipe.manifest import Manifest
 from datapipe.manifest.types import Select, Source
-from datapipe.read.fields import Mapping, as_json, as_text, instant, mapping
+from datapipe.read.fields import Mapping, Quoting, as_json, as_text, instant, mapping
 
 # the value of a field in every row: texts of mapped fields, JSON values of extra ones
 Columns = Callable[[str], Sequence]
@@ -25,7 +29,8 @@ class Spec:
     source: Source
     names: Mapping
     expanded: int  # bytes that a compressed file may grow to
-    raw: bool  # keep the first bytes of refused records
+    raw: bool  # keep the first bytes of refused records; never of a source that is redacted
+    language: Language | None = None  # the model that says which language a text is in
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -36,6 +41,15 @@ class Spec:
     def key(self) -> str | None:
         """The field that names a thing of which there are several captures."""
         return self.source.snapshot.key if self.source.snapshot else None
+
+    @property
+    def redactions(self) -> tuple[Redaction, ...]:
+        """What its edits take away, in its other fields too."""
+        return redactions(self.source.edits)
+
+    def discreet(self, error: Quoting) -> DataError:
+        """The error as it may be shown."""
+        return DataError(error.bare) if self.redactions else error
 
     def settings(self) -> dict:
         """What a unit of reading depends on, for its key."""
@@ -53,14 +67,22 @@ class Spec:
             "edits": [[name, edits.VERSIONS[name]] for name in source.edits],
             "raw": self.raw,
             "text": text.VERSION,
-        }
+        } | ({"language": [self.language.sha256, LANGUAGE_VERSION]} if self.language else {})
+
+    @property
+    def libraries(self) -> list[str]:
+        """The libraries that decide the bytes of its units, beside those that every unit needs."""
+        mine = {library for name in self.source.edits for library in edits.LIBRARIES.get(name, ())}
+        return sorted(mine | ({self.language.library} if self.language else set()))
 
 
-def spec(manifest: Manifest, name: str) -> Spec:
-    """How the source of that name is read."""
+def spec(manifest: Manifest, name: str, language: Language | None = None) -> Spec:
+    """How the source of that name is read; `language`: the manifest's model."""
     source = manifest.sources[name]
     names = mapping(source.fields, source.extra)
-    return Spec(name, source, names, manifest.limits.expanded, manifest.quarantine.raw)
+    covered = manifest.language is not None and manifest.language.covers(name)
+    raw = manifest.quarantine.raw and not redactions(source.edits)
+    return Spec(name, source, names, manifest.limits.expanded, raw, language if covered else None)
 
 
 def cuts(spec: Spec, values: Columns, rows: int) -> list[str | None]:

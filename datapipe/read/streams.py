@@ -143,10 +143,8 @@ def _until_error(decoder: Any, data: bytes) -> Iterator[bytes]:
 
 
 def _not_compressed(path: Path, codec: str, data: bytes) -> DataError:
-    return DataError(
-        f"{path}: the name says {codec}, but the file begins with {data[:8]!r}, not as {codec} does; "
-        "rename it, or name the right file"
-    )
+    found = next((f"as {name} does" for name, magic in MAGIC.items() if data.startswith(magic)), "otherwise")
+    return DataError(f"{path}: the name says {codec}, but the file begins {found}; rename it, or name the right file")
 
 
 class Place(NamedTuple):

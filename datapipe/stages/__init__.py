@@ -9,18 +9,20 @@ from collections.abc import Callable
 from typing import Any
 
 from datapipe.documents import Documents, Verdict
-from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup
-from datapipe.stages import exact_dedup, holdout, near_dedup
+from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup, Stage, UrlFilter, WordFilter
+from datapipe.stages import exact_dedup, holdout, near_dedup, url_filter, word_filter
 from datapipe.stages import filter as filters
 
 JUDGES: dict[type, Callable[[Any, Documents], Verdict]] = {
     Filter: filters.judge,
+    UrlFilter: url_filter.judge,
+    WordFilter: word_filter.judge,
     Holdout: holdout.judge,
     ExactDedup: exact_dedup.judge,
     NearDedup: near_dedup.judge,
 }
 
 
-def judge(spec: Filter | Holdout | ExactDedup | NearDedup, docs: Documents) -> Verdict:
+def judge(spec: Stage, docs: Documents) -> Verdict:
     """What a stage of the manifest says about the documents that are alive."""
     return JUDGES[type(spec)](spec, docs)

@@ -5,16 +5,15 @@ Membership is decided by a salt of its own and the group's key alone, so it is t
 added, no seed and no order of files moves another one.
 """
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from datapipe.documents import Documents, Part, Verdict
-from datapipe.keyed import bound, canonical, keyed_each
+from datapipe.documents import Documents, Verdict
+from datapipe.keyed import bound, keyed_each
 from datapipe.manifest import Holdout
-from datapipe.read.fields import OURS
+from datapipe.stages.values import field_values
 
 GROUPS = pa.schema([("doc", pa.int64()), ("value", pa.string())])
 CHOSEN = pa.schema([("key", pa.string())])
@@ -84,23 +83,7 @@ def _read_groups(docs: Documents, by: str) -> None:
         query = "select row, doc from documents where part = ? order by row"
         found = db.execute(query, [part.number]).fetchnumpy()
         rows, names = found["row"].astype(np.int32), found["doc"].astype(np.int64)
-        for here, values in _values(part, by, rows):
+        for here, values in field_values(part, by, rows):
             docs_here = names[rows.searchsorted(here)]
             batch = pa.record_batch([pa.array(docs_here), values], schema=GROUPS)
             docs.work.insert("holdout_groups", pa.Table.from_batches([batch.filter(values.is_valid())]))
-
-
-def _values(part: Part, by: str, rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
-    """(rows, values as text) of a mapped or an extra field; null where a document has none."""
-    column = by if by in OURS else "extra"
-    for here, table in part.batches([column], rows):
-        values = table[column].combine_chunks()
-        if column == "extra":
-            values = pa.array([_text(extra, by) for extra in values.to_pylist()], pa.string())
-        yield here, values
-
-
-def _text(extra: str | None, name: str) -> str | None:
-    """An extra field as text: a string as it is, null as none, anything else as canonical JSON."""
-    value = json.loads(extra).get(name) if extra else None
-    return value if value is None or isinstance(value, str) else canonical(value).decode("ascii")

@@ -5,7 +5,7 @@ A part's text is read once for all its missing signals; each is committed for it
 or another set of signals computes nothing again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -54,16 +54,22 @@ class Measure:
         extra = [name for name in names if name not in signals.SIGNALS]
         chunks: dict[str, list[pa.Array]] = {name: [] for name in (*known, *extra)}
         for _, table in self.part.batches(["text"] * bool(known) + ["extra"] * bool(extra)):
-            here = signals.measure(table["text"].combine_chunks(), known) if known else []
-            here += signals.extra_numbers(table["extra"].combine_chunks(), extra) if extra else []
-            for column, values in zip(chunks.values(), here, strict=True):
-                column.append(values)
+            if known:
+                for name, column in zip(known, signals.measure(table["text"].combine_chunks(), known), strict=True):
+                    chunks[name] += column.chunks
+            if extra:
+                columns = signals.extra_numbers(table["extra"].combine_chunks(), extra)
+                for name, column in zip(extra, columns, strict=True):
+                    chunks[name].append(column)
         return {name: pa.chunked_array(column) for name, column in chunks.items()}
 
 
-def signals_of(docs: Documents, names: Sequence[str]) -> dict[int, dict[str, Done]]:
-    """For each part number, the unit of each signal: all rows of the part, dropped documents too."""
-    tasks = [Measure(part, names) for part in docs.parts] if names else []
+def signals_of(
+    docs: Documents, names: Sequence[str], sources: Collection[str] | None = None
+) -> dict[int, dict[str, Done]]:
+    """For each part number (of `sources`, else of all), the unit of each signal: all rows, dropped documents too."""
+    parts = [part for part in docs.parts if sources is None or part.source in sources]
+    tasks = [Measure(part, names) for part in parts] if names else []
     done = units.run(docs.work.store, tasks, docs.work.workers)
     width = len(names)
     return {
@@ -90,4 +96,4 @@ def write_signals(docs: Documents, names: Sequence[str], folder: Path) -> None:
 
 def names_in_use(stages: Sequence[object]) -> list[str]:
     """The signals that the filters of a manifest bound, in order of first use."""
-    return list(dict.fromkeys(name for stage in stages for name in getattr(stage, "keep", ())))
+    return list(dict.fromkeys(name for stage in stages for name in getattr(stage, "numbers", ())))

@@ -1,0 +1,43 @@
+"""
+Whom a filter judges, as SQL over `documents`: the stages, and the question what another bound would change, agree on it.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from datapipe.documents import literal
+from datapipe.manifest import Only
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def without_language(db: "duckdb.DuckDBPyConnection") -> frozenset[str]:
+    """Sources no document of which names a language; `db` has a table or view `documents` (source, lang)."""
+    found = db.execute("select source from documents group by source having count(lang) = 0 order by source").fetchall()
+    return frozenset(source for (source,) in found)
+
+
+def condition(
+    only: Only | None, languages: Sequence[str] | None = None, unlabelled: Collection[str] = (), *, table: str = ""
+) -> str:
+    """
+    SQL over `documents` (source, lang, snapshot) for those that are judged.
+
+    only:       all its conditions hold
+    languages:  their language is one of these (`en` is also `en-GB`), or their source is `unlabelled`; empty: any
+    table:      "" or "d.", how the columns are reached
+    """
+    lists: dict[str, Sequence[str]] = {}
+    if only is not None:
+        lists = {"source": only.source, "lang": only.lang, "snapshot": only.snapshot}
+    terms = [_among(table + name, values) for name, values in lists.items() if values]
+    if languages:
+        base = f"split_part(replace(lower({table}lang), '_', '-'), '-', 1)"
+        known = _among(base, [language.lower() for language in languages])
+        terms.append(f"({known} or {_among(table + 'source', sorted(unlabelled))})" if unlabelled else known)
+    return " and ".join(terms) or "true"
+
+
+def _among(what: str, values: Sequence[str]) -> str:
+    return f"coalesce({what} in ({', '.join(map(literal, values))}), false)"
