@@ -504,15 +504,26 @@ def words_table(chosen: Sequence[Document], given: Mapping[str, list[Answer]], a
         table[f"{row.split()[0]} other languages"] += table.pop(row)
     print("\nour words against datatrove's own (spaCy, blank en): decisions that differ, in per cent of the documents;")
     print("+ we drop and it keeps, - we keep and it drops, = both drop, for another first reason")
-    print(f"{'kind':30} {'docs':>5}  " + "  ".join(f"{name:>18}" for name in named))
+    print(f"{'kind':28} {'docs':>5}" + "".join(f"{name:>20}" for name in named))
     for row, counts in sorted(table.items(), key=lambda item: (item[0] == "all", item[0])):
-        total = counts["documents"]
         cells = (
-            f"+{counts[f'{name} more'] / total:.1%} -{counts[f'{name} fewer'] / total:.1%} "
-            f"={counts[f'{name} reason'] / total:.1%}".replace("%", "")
+            " ".join(
+                f"{sign}{100 * counts[f'{name} {way}'] / counts['documents']:.1f}"
+                for sign, way in (("+", "more"), ("-", "fewer"), ("=", "reason"))
+                if counts[f"{name} {way}"]
+            )
             for name in named
         )
-        print(f"{row:30} {total:5}  " + "  ".join(f"{cell:>18}" for cell in cells))
+        print(f"{row:28} {counts['documents']:5}" + "".join(f"{cell or '0':>20}" for cell in cells))
+    for name in named:
+        both = [(given[name][i].reason, answer["en"][name][0]) for i, answer in enumerate(answers) if "en" in answer]
+        fewer = Counter(theirs for ours, theirs in both if ours is None and theirs)
+        more = Counter(ours for ours, theirs in both if theirs is None and ours)
+        print(f"{name}: we keep what it drops for {_listed(fewer)}; it keeps what we drop for {_listed(more)}")
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{reason} ({count})" for reason, count in counts.most_common()) or "nothing"
 
 
 def main() -> None:

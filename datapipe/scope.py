@@ -1,5 +1,5 @@
 """
-Whom a filter judges, as SQL over `documents`: the stages, and the question what another bound would change, agree on it.
+Whom a filter judges, as SQL over `documents`: what the stages do, and what another bound would do, goes by the same.
 """
 
 from collections.abc import Collection, Sequence

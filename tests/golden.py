@@ -10,14 +10,17 @@ import json
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datapipe import edits, pipeline, signals
 from datapipe import manifest as manifests
-from datapipe import pipeline
 from datapipe.build_manifest import Built
 from datapipe.units import SIDECAR, digest
 
 CHECKOUT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).with_name("golden.json")
-NAMES = ("demo", "cyclic16")
+NAMES = ("demo", "cyclic16", "web")
 
 
 def build(name: str, output: Path, *, workers: int = 2) -> Built:
@@ -54,9 +57,40 @@ def of(built: Built) -> dict:
     }
 
 
+def of_texts() -> dict:
+    """What every signal and every edit makes of all texts of the fixtures, with its version."""
+    texts = pa.array([text for name in ("web", "wiki", "code", "chinese") for text in _texts(name)], pa.large_string())
+    measured = signals.measure(texts, list(signals.SIGNALS))
+    edited = {name: edits.EDITS[name](texts).to_pylist() for name in edits.EDITS}
+    return {
+        "signals": {
+            "version": signals.VERSION,
+            "sha256": {
+                name: digest(column.to_pylist()) for name, column in zip(signals.SIGNALS, measured, strict=True)
+            },
+        },
+        "edits": {name: {"version": edits.VERSIONS[name], "sha256": digest(out)} for name, out in edited.items()},
+    }
+
+
+def _texts(name: str) -> list[str]:
+    (path,) = (CHECKOUT / "fixtures/docs").glob(f"{name}.*")
+    if path.suffix == ".parquet":
+        return pq.read_table(path)["text"].to_pylist()
+    texts = []
+    with pa.input_stream(str(path)) as file:
+        for line in file.read().split(b"\n"):
+            try:
+                texts.append(json.loads(line)["text"])
+            except (ValueError, TypeError, KeyError):
+                continue  # the broken records of web
+    return [text.encode("utf-8", "replace").decode() for text in texts if isinstance(text, str)]
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {name: of(build(name, Path(folder) / name)) for name in NAMES}
+    found["texts"] = of_texts()
     GOLDEN.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 

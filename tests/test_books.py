@@ -158,7 +158,9 @@ def test_a_looser_bound_tells_what_it_cannot_know(books):
 def test_another_scope(books):
     found = what_if(books, ["1:only.source=wiki"])
     assert [(c.source, c.now, c.then, c.rescued) for c in found.changes] == [("web", 1, 0, 1), ("wiki", 1, 1, 0)]
-    assert what_if(books, ["only.source=wiki", "only.source=none"]).changes == what_if(books, ["languages=none"]).changes
+    assert (
+        what_if(books, ["only.source=wiki", "only.source=none"]).changes == what_if(books, ["languages=none"]).changes
+    )
     assert [c.then for c in what_if(books, ["languages=fr"]).changes] == [1, 1]  # its documents name no language
     assert [c.then for c in what_if(books, ["only.lang=fr"]).changes] == [0, 0]
 

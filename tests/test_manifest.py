@@ -24,7 +24,7 @@ from datapipe.manifest.load import validate
 
 CHECKOUT = Path(__file__).parents[1]
 MANIFESTS = CHECKOUT / "manifests"
-SHIPPED = ["cyclic16.yaml", "demo.yaml", "stdlib.yaml"]
+SHIPPED = ["cyclic16.yaml", "demo.yaml", "stdlib.yaml", "web.yaml"]
 
 HEAD = "name: a\nsources: {w: {files: [x.jsonl]}}\n"  # whatever follows begins on line 3
 LABELLED = "name: a\nsources: {w: {files: [x], snapshot: {name: may-24}}}\n"
@@ -46,8 +46,8 @@ def mistakes(text: str | bytes) -> list[str]:
 # one mistake, one message
 
 TOP = (
-    "`name`, `seed`, `output`, `documents`, `limits`, `quarantine`, `sources`, `language`, `stages`, `mixture`, `tokenizer`, "
-    "`sequences`, `shards`"
+    "`name`, `seed`, `output`, `documents`, `limits`, `quarantine`, `sources`, `language`, `stages`, `mixture`, "
+    "`tokenizer`, `sequences`, `shards`"
 )
 STAGES = "filter, url_filter, word_filter, holdout, exact_dedup, near_dedup"
 NAME = "a name of a-z, 0-9, `.`, `_`, `-` that starts with a letter or digit"
@@ -215,8 +215,10 @@ NOT_YET = "not in this version"
 LATER = {
     "a preset that is none": (
         HEAD + "stages: [{stage: filter, preset: gopher, keep: {word_count: {min: 1}}}]",
-        "3: stages[0].preset: no such preset; there are c4, code, fineweb, fineweb@datatrove, gopher_quality, "
-        "gopher_repetition, quality_units",
+        (
+            "3: stages[0].preset: no such preset; there are c4, code, fineweb, fineweb@datatrove, gopher_quality, "
+            "gopher_repetition, quality_units"
+        ),
     ),
     "a bound that a preset does not have": (
         HEAD + "stages: [{stage: filter, preset: code, keep: {word_count: null}}]",
@@ -346,17 +348,23 @@ BETWEEN = {
     ),
     "URL rules on a field that nobody has": (
         HEAD + "stages: [{stage: url_filter, domains: [d]}]",
-        "3: stages[0].field: no source that is judged has the field `url`; known are `id`; further fields are named in "
-        "extra",
+        (
+            "3: stages[0].field: no source that is judged has the field `url`; known are `id`; "
+            "further fields are named in extra"
+        ),
     ),
     "URL rules on a field that no judged source has": (
         TWO + "stages: [{stage: url_filter, domains: [d], field: score, only: {source: [w]}}]",
-        "3: stages[0].field: no source that is judged has the field `score`; known are `id`; further fields are named "
-        "in extra",
+        (
+            "3: stages[0].field: no source that is judged has the field `score`; known are `id`; further fields are named "
+            "in extra"
+        ),
     ),
     "a number of soft words without soft words": (
-        "name: a\nsources: {w: {files: [x], extra: [url]}}\n"
-        "stages: [{stage: url_filter, domains: [d], soft_words_min: 3}]",
+        (
+            "name: a\nsources: {w: {files: [x], extra: [url]}}\n"
+            "stages: [{stage: url_filter, domains: [d], soft_words_min: 3}]"
+        ),
         "3: stages[0].soft_words_min: counts words of `soft_words`; name such a list",
     ),
     "word rules without a list": (

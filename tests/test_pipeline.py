@@ -111,6 +111,12 @@ def test_golden_dataset(name: str, demo: Built, tmp_path: Path):
     assert found["files"] == expected["files"]
 
 
+def test_golden_signals_and_edits():
+    expected, found = golden_of("texts"), golden.of_texts()
+    assert found["edits"] == expected["edits"], "an edit makes another text: raise its VERSION"
+    assert found["signals"] == expected["signals"], "a signal gives another number: raise signals.VERSION"
+
+
 def test_one_worker_and_little_memory_give_the_same_bytes(demo: Built, tmp_path: Path):
     other = pipeline.build(
         manifests.load(golden.CHECKOUT / "manifests" / "demo.yaml"), workers=1, memory=256_000_000, output=tmp_path
@@ -292,7 +298,7 @@ def test_without_a_tokenizer_the_build_ends_after_the_stages(tmp_path: Path):
         (
             [{"id": f"s{i}", "text": f"short {i}"} for i in range(700)],
             {},
-            r"removed 711 of 771 documents \(92%\), limits.+ lets 90% go; most by\n  1:filter: word_count < 20 decides 701",
+            r"removed 711 of 771 documents \(92%\), limits.+ lets 90% go; most by\n  1:filter: word_count < 20 decides",
         ),
         (
             [{"id": f"g{i}", "text": prose(1000 + i), "site": "large"} for i in range(80)],

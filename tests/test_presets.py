@@ -86,9 +86,7 @@ def test_whom_a_filter_judges(tmp_path):
         ("web", "en"), ("web", "EN-us"), ("web", "en_GB"), ("web", "eng_Latn"), ("web", "english"), ("web", "de"),
         ("web", None), ("code", "code:en"), ("mail", None), ("it's", None),
     ]  # fmt: skip
-    records = [
-        {"id": str(n), "text": "x", "source": source, "lang": lang} for n, (source, lang) in enumerate(values)
-    ]
+    records = [{"id": str(n), "text": "x", "source": source, "lang": lang} for n, (source, lang) in enumerate(values)]
 
     def found(where: str) -> list[int]:
         query = f"select part, row from documents where {where} order by part, row"

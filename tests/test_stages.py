@@ -12,8 +12,8 @@ from datapipe.documents import Documents, Work, shown
 from datapipe.keyed import bound, keyed
 from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup
 from datapipe.manifest.stages import STAGES
-from datapipe.stages import holdout, signal_units
 from datapipe.scope import condition
+from datapipe.stages import holdout, signal_units
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ class Entry:
 
     def judged(self, unlabelled: frozenset[str]) -> str:
         """SQL for whom it judges, as the stage has it."""
-        only = Only.model_construct(**{key: tuple(self.only.get(key) or ()) for key in SCOPES})
+        source, lang, snapshot = (tuple(self.only.get(key) or ()) for key in SCOPES)
+        only = Only.model_construct(source=source, lang=lang, snapshot=snapshot)
         return condition(only, self.languages, unlabelled, table="b.")
 
 

@@ -28,9 +28,7 @@ CHARACTERS = 600  # of a text on the screen; --out has all
 @click.option("--collateral", is_flag=True, help="What each rule of a filter takes from each source and language.")
 @click.option("--preset", metavar="NAME", help="A published set of bounds, as a filter's `preset` names it: its file.")
 @click.option("--document", metavar="ID", help="What became of one document, by the first digits of its doc_id.")
-@click.option(
-    "-n", "number", type=click.IntRange(1), help=f"How many of them.  [default: {SHOWN}; all into --out]"
-)
+@click.option("-n", "number", type=click.IntRange(1), help=f"How many of them.  [default: {SHOWN}; all into --out]")
 @click.option("--out", type=PATH, help="With --dropped: write JSON lines into this file.")
 @output_option
 @json_option

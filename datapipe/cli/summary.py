@@ -300,6 +300,10 @@ def _shards(made: BuildManifest) -> str:
 
 
 def _units(ran: Mapping[str, int], reused: Mapping[str, int]) -> str:
-    what = ", ".join(f"{n:,} {name}" for name, n in sorted(ran.items()))
+    kinds: dict[str, int] = {}
+    for name, n in ran.items():
+        kind = name.partition(":")[0]  # a preset has dozens of signals, each a function of its own
+        kinds[kind] = kinds.get(kind, 0) + n
+    what = ", ".join(f"{n:,} {name}" for name, n in sorted(kinds.items()))
     parts = [f"{count(sum(ran.values()), 'work unit')} ran{f' ({what})' if what else ''}"]
     return ", ".join([*parts, f"{sum(reused.values()):,} reused"])

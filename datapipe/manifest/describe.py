@@ -72,9 +72,7 @@ def _signals() -> str:
 
 def _presets() -> str:
     found = {name: presets.load(name) for name in presets.names()}
-    rows = [
-        f"| `{name}` | {', '.join(preset.languages) or 'all'} | {preset.about} |" for name, preset in found.items()
-    ]
+    rows = [f"| `{name}` | {', '.join(preset.languages) or 'all'} | {preset.about} |" for name, preset in found.items()]
     head = (
         "## Presets\n\nSets of bounds by name, `datapipe show --preset NAME` prints one with the source of every rule. "
         "What is written under `keep` is laid over it.\n"

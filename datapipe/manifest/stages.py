@@ -92,15 +92,15 @@ class Filter(Entry):
     @classmethod
     def _over_preset(cls, value: Any) -> Any:
         """The bounds and languages of the preset, under what is written."""
-        name = cast("dict[str, Any]", value).get("preset") if isinstance(value, dict) else None
-        if not isinstance(name, str):
-            return value
+        if not isinstance(value, dict):
+            return cast("object", value)
+        written = cast("dict[str, Any]", value)
+        name, keep = written.get("preset"), cast("object", written.get("keep") or {})
+        if not isinstance(name, str) or not isinstance(keep, dict):
+            return written
         if name not in presets.names():
             raise refused(f"no such preset; there are {', '.join(presets.names())}", "preset")
-        written = cast("dict[str, Any]", value)
-        preset, keep = presets.load(name), written.get("keep") or {}
-        if not isinstance(keep, dict):
-            return written
+        preset = presets.load(name)
         laid: dict[str, Any] = {**preset.keep, **cast("dict[str, Any]", keep)}
         languages = written.get("languages")
         return written | {
@@ -158,7 +158,7 @@ class UrlFilter(Entry):
     def _says_something(self) -> Self:
         if not any(getattr(self, key) for key in self.LISTS):
             raise refused(f"needs a list: {', '.join(self.LISTS[:-1])} or {self.LISTS[-1]}")
-        if "soft_words_min" in self.model_fields_set and not self.soft_words:
+        if self.soft_words_min != type(self).model_fields["soft_words_min"].default and not self.soft_words:
             raise refused("counts words of `soft_words`; name such a list", "soft_words_min")
         return self
 

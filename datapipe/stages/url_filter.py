@@ -16,7 +16,7 @@ from datapipe import urls
 from datapipe.documents import Documents, Verdict, sql
 from datapipe.keyed import canonical
 from datapipe.lists import Listing
-from datapipe.manifest import Filter, UrlFilter
+from datapipe.manifest import UrlFilter
 from datapipe.scope import condition
 from datapipe.stages.filter import not_judged
 from datapipe.stages.matching import Matcher

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from datapipe.derive import Derivation, derive, read
 from datapipe.documents import DROPS, Documents, Verdict
 from datapipe.keyed import bound, canonical, keyed_each
-from datapipe.manifest import Filter, WordFilter
+from datapipe.manifest import WordFilter
 from datapipe.scope import condition
 from datapipe.stages.filter import FAILED, not_judged
 from datapipe.stages.matching import Matcher
