@@ -177,7 +177,7 @@ def environment(folder: Path) -> str:
 
 def ask(python: str, texts: Sequence[str], own: int = 0, explain: bool = False) -> list[Any]:
     """What the peer answers to each text; for about `own` of them, none too long, with datatrove's words too."""
-    step = len(texts) / own if own else 0
+    step = max(len(texts) / own, 1) if own else 1
     twice = {int(i * step) for i in range(min(own, len(texts)))}
     questions = (
         {

@@ -158,6 +158,11 @@ def test_a_looser_bound_tells_what_it_cannot_know(books):
 def test_another_scope(books):
     found = what_if(books, ["1:only.source=wiki"])
     assert [(c.source, c.now, c.then, c.rescued) for c in found.changes] == [("web", 1, 0, 1), ("wiki", 1, 1, 0)]
+    assert found.asked == [("1:filter", "only.source", "all", "wiki")]
+    assert what_if(books, ["word_count.min=5", "word_count.max=9"]).asked == [
+        ("1:filter", "word_count.min", "5", "5"),
+        ("1:filter", "word_count.max", "none", "9"),
+    ]
     assert (
         what_if(books, ["only.source=wiki", "only.source=none"]).changes == what_if(books, ["languages=none"]).changes
     )
@@ -179,6 +184,7 @@ WRONG = {
     "not a finite number": ("word_count.min=nan", "nan is no number"),
     "a signal that is not stored": ("alpha_ratio.min=0.5", "there are: word_count"),
     "a scope of a stage that is no filter": ("2:only.source=web", "stage 2 is no filter"),
+    "a source that is none": ("only.source=wbe", "no source wbe; there are: web, wiki"),
     "a scope that is none": ("only.licence=MIT", "expected SIGNAL.min=NUMBER"),
     "a stage that is no filter": ("2:word_count.min=5", "stage 2 is no filter"),
 }

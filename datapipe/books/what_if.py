@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from datapipe.books.library import DEDUP, Books
-from datapipe.documents import literal
+from datapipe.documents import literal, shown
 from datapipe.errors import ManifestError
 from datapipe.manifest import LANG, Only
 from datapipe.scope import condition, without_language
@@ -53,12 +53,15 @@ class Change:
 @dataclass(frozen=True)
 class WhatIf:
     """
+    asked:     (filter, what of it, as it is, as it would be)
+    bounds:    all bounds, the asked ones laid over them
     changes:   by filter and source
     lost:      of the documents kept or unused now, those that would leave: documents, bytes, tokens, by source
     unknown:   what stored signals cannot say, a sentence each
     """
 
-    bounds: dict[str, dict[str, dict[str, float | None]]]
+    asked: list[tuple[str, str, str, str]]
+    bounds: dict[str, dict[str, dict[str, Any]]]
     changes: list[Change]
     lost: dict[str, dict[str, int]]
     arriving: dict[str, int]
@@ -73,15 +76,18 @@ def what_if(books: Books, expressions: Sequence[str]) -> WhatIf:
     What `word_count.min=30` would change; `none` takes a bound away, `2:word_count.min=30` names the filter's place.
     `2:only.source=web,wiki` has it judge these sources, `2:languages=none` every language.
     """
-    filters = _filters(books)
+    filters, stored = _filters(books), _stored(books)
+    titles = {stage.place: stage.title for stage in books.manifest.stages}
+    asked: list[tuple[str, str, str, str]] = []
     for expression in expressions:
         if scope := SCOPE.fullmatch(expression.strip()):
-            _scope(expression, scope, filters)
+            place, *change = _scope(expression, scope, filters, books.manifest.sources)
         else:
-            _set(expression, filters, _stored(books))
+            place, *change = _set(expression, filters, stored)
+        asked.append((titles[place], *change))
     _simulate(books, filters)
-    titles = {stage.place: stage.title for stage in books.manifest.stages}
     return WhatIf(
+        asked,
         {titles[place]: entry.keep for place, entry in filters.items()},
         _changes(books, filters, titles),
         _lost(books),
@@ -118,20 +124,26 @@ def _stored(books: Books) -> list[str]:
     return [str(column[0]) for column in columns]
 
 
-def _scope(expression: str, match: re.Match[str], filters: dict[int, Entry]) -> None:
-    """Lay one expression over whom a filter judges."""
+def _scope(
+    expression: str, match: re.Match[str], filters: dict[int, Entry], sources: Sequence[str]
+) -> tuple[int, str, str, str]:
+    """Lay one expression over whom a filter judges; its place, what was changed, from what, to what."""
     if match[1] is None and len(filters) > 1:
         raise ManifestError(f"--what-if {expression}: which filter? write its place before it: {_names(filters)}")
     entry = filters[_place(expression, match[1], "", filters)]
     values = [] if match[3].strip().lower() in ("none", "null") else [value.strip() for value in match[3].split(",")]
+    if match[2] == "only.source" and (unknown := [value for value in values if value not in sources]):
+        raise ManifestError(f"--what-if {expression}: no source {unknown[0]}; there are: {', '.join(sources)}")
     if match[2] == "languages":
-        entry.languages = values
+        before, entry.languages = entry.languages, values
     else:
-        entry.only[match[2].removeprefix("only.")] = values
+        key = match[2].removeprefix("only.")
+        before, entry.only[key] = entry.only.get(key) or [], values
+    return entry.place, match[2], ", ".join(before) or "all", ", ".join(values) or "all"
 
 
-def _set(expression: str, filters: dict[int, Entry], stored: list[str]) -> None:
-    """Lay one expression over the bounds."""
+def _set(expression: str, filters: dict[int, Entry], stored: list[str]) -> tuple[int, str, str, str]:
+    """Lay one expression over the bounds; its place, what was changed, from what, to what."""
     match = EXPRESSION.fullmatch(expression.strip())
     if not match:
         raise ManifestError(
@@ -141,8 +153,14 @@ def _set(expression: str, filters: dict[int, Entry], stored: list[str]) -> None:
     place, signal, end, value = match[1], match[2].strip(), match[3], match[4].strip()
     if signal not in stored:
         raise ManifestError(f"--what-if {expression}: no signal {signal} is stored; there are: {', '.join(stored)}")
-    bound = _number(expression, value)
-    filters[_place(expression, place, signal, filters)].keep.setdefault(signal, {"min": None, "max": None})[end] = bound
+    entry, bound = filters[_place(expression, place, signal, filters)], _number(expression, value)
+    ends = entry.keep.setdefault(signal, {"min": None, "max": None})
+    before, ends[end] = ends.get(end), bound
+    return entry.place, f"{signal}.{end}", _shown(before), _shown(bound)
+
+
+def _shown(bound: float | None) -> str:
+    return "none" if bound is None else shown(bound)
 
 
 def _number(expression: str, value: str) -> float | None:

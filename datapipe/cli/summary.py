@@ -126,14 +126,9 @@ def _sampled(sample: Sampled) -> str:
 
 def changes(found: WhatIf) -> str:
     """The answer to --what-if."""
-    bounds = [
-        (stage, signal, *(_bound(ends.get(end)) for end in ("min", "max")))
-        for stage, keep in found.bounds.items()
-        for signal, ends in keep.items()
-    ]
     rows = [(c.stage, c.source, c.now, c.then, f"{c.then - c.now:+,}", c.added, c.rescued) for c in found.changes]
     header = ("filter", "source", "dropped now", "then", "change", "would leave", "would pass")
-    parts = ["what if these were the bounds\n" + table(("filter", "signal", "min", "max"), bounds)]
+    parts = ["what if\n" + table(("filter", "what", "is", "would be"), found.asked)]
     parts.append("dropped\n" + table(header, rows) if rows else "no filter would drop anything")
     lost = [(source, n["documents"], size(n["bytes"]), n["tokens"]) for source, n in found.lost.items()]
     if lost:
@@ -148,10 +143,6 @@ def changes(found: WhatIf) -> str:
         )
     parts += [f"not known: {sentence}" for sentence in found.unknown]
     return "\n\n".join(parts)
-
-
-def _bound(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
 
 
 def _head(made: BuildManifest, what: str) -> str:
