@@ -312,6 +312,7 @@ REASONS: dict[str, dict[str, str]] = {
     | {f"top_{n}gram_char_frac >": f"top_{n}_gram" for n in range(2, 5)}
     | {f"dup_{n}gram_char_frac >": f"duplicated_{n}_n_grams" for n in range(5, 11)},
     "c4": {
+        "lorem_ipsum_first >": "lorem_ipsum",
         "lorem_ipsum_lines >": "lorem_ipsum",
         "curly_bracket_lines >": "curly_bracket",
         "sentence_count <": "too_few_sentences",
@@ -399,24 +400,8 @@ def patterns() -> dict[str, str]:
 # --- the comparison ----------------------------------------------------------------------------------------------
 
 
-def _first_line_decides(ours: Answer, theirs: Answer) -> bool:
-    """Both find lorem ipsum and a bracket; datatrove's reason is that of the line, of those left, that comes first."""
-    if {ours.reason, theirs.reason} != {"lorem_ipsum", "curly_bracket"}:
-        return False
-    lines = (line.lower() for line in ours.text.splitlines())
-    found = next((line for line in lines if "lorem ipsum" in line or "{" in line), "")
-    first = "lorem_ipsum" if "lorem ipsum" in found else "curly_bracket"
-    return theirs.reason == first and "lorem ipsum" in ours.text.lower() and "{" in ours.text
-
-
-# filters, what a disagreement looks like, why: causes that are known
-CAUSES: list[tuple[set[str], Callable[[Answer, Answer], bool], str]] = [
-    (
-        {"c4", "c4_relaxed"},
-        _first_line_decides,
-        "two rules take it: datatrove names that of the first line, we the first of the preset; the ledger has both",
-    ),
-]
+# filters, what a disagreement looks like, why: causes that are known; none is left
+CAUSES: list[tuple[set[str], Callable[[Answer, Answer], bool], str]] = []
 
 
 def cause(name: str, ours: Answer, theirs: Answer) -> str | None:

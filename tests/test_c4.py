@@ -191,10 +191,22 @@ def test_bytes_that_are_no_utf8_stay_inside_their_text() -> None:
 LOREM = "Here lorem ipsum stands for a text."
 BRACE = "We write { and go on with it."
 RULES: ruled.Cases = {
-    ("lorem_ipsum_lines", "max"): ruled.each(20, lambda n: f"{ruled.page(n)}\n{LOREM}", ruled.page),
+    ("lorem_ipsum_first", "max"): ruled.each(20, lambda n: f"{ruled.page(n)}\n{LOREM}\n{BRACE}", ruled.page),
+    ("lorem_ipsum_lines", "max"): ruled.each(20, lambda n: f"{ruled.page(n)}\n{BRACE}\n{LOREM}", ruled.page),
     ("curly_bracket_lines", "max"): ruled.each(20, lambda n: f"{BRACE}\n{ruled.page(n)}", ruled.page),
     ("sentence_count", "min"): ruled.each(20, lambda n: f"{LINE} " * (n % 3 + 1) + "word " * n, ruled.page),
 }
+FIRST = [
+    ("", 0), ("x\n{", 0), ("{\nlorem ipsum", 0), ("lorem ipsum", 1), ("a Lorem Ipsum\n{", 1), ("{ lorem ipsum\n{", 1),
+    ("lorem\nipsum", 0), ("}\x0clorem ipsum\u2028{", 1), ("{\rlorem ipsum", 0),
+]  # fmt: skip
+
+
+def test_which_mark_comes_first() -> None:
+    (found,) = signals.measure(pa.array([text for text, _ in FIRST]), ["lorem_ipsum_first"])
+    assert found.to_pylist() == [wanted for _, wanted in FIRST]
+
+
 LINE_RULES = {
     "long_word": f"a b {LONG}.",
     "no_terminal": "Home and more and about us",
@@ -228,6 +240,6 @@ def test_a_bracket_takes_the_page_that_has_one_and_no_other() -> None:
     assert texts.to_pylist() == list(pages.values())
     bounds = presets.load("c4").keep
     found = {name: signals.SIGNALS[name](texts).to_pylist() for name in bounds}
-    assert found["lorem_ipsum_lines"] == [0, 0, 0]
+    assert found["lorem_ipsum_lines"] == found["lorem_ipsum_first"] == [0, 0, 0]
     assert dict(zip(pages, found["curly_bracket_lines"], strict=True)) == {"plain": 0, "open": 1, "close": 0}
     assert min(found["sentence_count"]) >= bounds["sentence_count"]["min"]

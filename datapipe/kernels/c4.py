@@ -267,14 +267,18 @@ def clean(text, offsets, page, entry, strict, out, bounds, counts):
 
 @kernel
 def marked(text, offsets, out):
-    """Into out[d] (int64[2]) for each document: lines that hold lorem ipsum in whatever case, lines that hold {."""
+    """
+    Into out[d] (int64[3]) for each document: lines that hold lorem ipsum in whatever case, lines that hold {, and 1
+    where one of the former comes before all others of the latter.
+    """
     for doc in range(len(out)):
         at, end = np.uint64(offsets[doc]), np.uint64(offsets[doc + 1])
-        lorem, brace = 0, 0
+        lorem, brace, first = 0, 0, 0
         while at < end:
             stop, after = line_of(text, at, end)
             found = held(text, at, stop)
+            first |= np.int64(brace == 0 and found & LOREM != 0)
             lorem += np.int64(found & LOREM != 0)
             brace += np.int64(found & BRACE != 0)
             at = after
-        out[doc, 0], out[doc, 1] = lorem, brace
+        out[doc, 0], out[doc, 1], out[doc, 2] = lorem, brace, first

@@ -15,7 +15,7 @@ from datapipe.signals import c4, characters, code, lines, repetition, words
 from datapipe.signals.measured import Measured
 
 VERSION = 2
-BATCH = 1 << 18  # bytes of text that are measured together: they stay in the cache from the first signal to the last
+BATCH = 1 << 20  # bytes of text that are measured together: they stay in the cache from the first signal to the last
 
 Signal = Callable[[pa.Array | Measured], pa.Array]
 SIGNALS: dict[str, Signal] = {
@@ -38,6 +38,7 @@ SIGNALS: dict[str, Signal] = {
     "sentence_count": lines.sentence_count,
     "lorem_ipsum_lines": c4.lorem_ipsum_lines,
     "curly_bracket_lines": c4.curly_bracket_lines,
+    "lorem_ipsum_first": c4.lorem_ipsum_first,
     "c4_long_word_lines": c4.c4_long_word_lines,
     "c4_no_terminal_lines": c4.c4_no_terminal_lines,
     "c4_few_word_lines": c4.c4_few_word_lines,

@@ -8,8 +8,8 @@ from datapipe.signals.measured import Measured, measured
 
 
 def _marked(batch: Measured) -> np.ndarray:
-    """int64[texts, 2]: lines with lorem ipsum, lines with a curly bracket."""
-    out = np.empty((len(batch), 2), np.int64)
+    """int64[texts, 3]: lines with lorem ipsum, lines with a curly bracket, whether the former come first."""
+    out = np.empty((len(batch), 3), np.int64)
     c4.marked(*batch.buffers, out)
     return out
 
@@ -32,6 +32,11 @@ def lorem_ipsum_lines(texts: pa.Array | Measured) -> pa.Array:
 def curly_bracket_lines(texts: pa.Array | Measured) -> pa.Array:
     """Lines that hold {, int64."""
     return pa.array(measured(texts).of(_marked)[:, 1])
+
+
+def lorem_ipsum_first(texts: pa.Array | Measured) -> pa.Array:
+    """1 where a line with lorem ipsum comes before all others with {, so that C4 names it as the reason, else 0."""
+    return pa.array(measured(texts).of(_marked)[:, 2])
 
 
 def c4_long_word_lines(texts: pa.Array | Measured) -> pa.Array:
