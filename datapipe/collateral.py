@@ -189,6 +189,8 @@ def striking(table: Table) -> list[Taken]:
     found = [row for row in sources.values() if _strikes(row)]
     for row in table.rows:
         whole = sources[row.stage, row.rule, row.source]
+        if row.rule.startswith("lang "):
+            continue  # of a language that is not listed everything goes, and is meant to
         if _strikes(row) and row.lang is not None and (row.share >= 2 * whole.share or not _strikes(whole)):
             found.append(row)
     return worst(found)
@@ -199,10 +201,10 @@ def _strikes(row: Taken) -> bool:
 
 
 def sentence(row: Taken) -> str:
-    """ "short_line_ratio > 0.67 takes 41% of code (82 of 200), 20% alone"."""
+    """ "short_line_ratio > 0.67 takes 41% of code (82 of 200 judged), 20% alone"."""
     what = row.source if row.lang is None else f"{row.source} in {'other languages' if row.lang == '*' else row.lang}"
     taken, alone = percent(row.documents, row.judged), percent(row.alone, row.judged)
-    return f"{row.rule} takes {taken} of {what} ({row.documents:,} of {row.judged:,}), {alone} alone"
+    return f"{row.rule} takes {taken} of {what} ({row.documents:,} of {row.judged:,} judged), {alone} alone"
 
 
 def percent(part: int, whole: int) -> str:

@@ -26,6 +26,7 @@ from datapipe.stages import signal_units
 
 FILTERS = (Filter, UrlFilter, WordFilter)  # stages that judge a document by itself, so that a sample tells of all
 BASE = 350_000_000  # bytes of a process that has loaded all its libraries
+PER_LARGEST = 16  # bytes per byte of the largest document: the text, read, and what signals hold of it at the worst
 PER_DOCUMENT = 100  # bytes of narrow columns in memory, next to what DuckDB holds
 STORED = 0.35  # bytes on disk per byte of text: zstd
 PER_TOKEN_BYTE = 0.25  # bytes of packed ids, and again of token units, per byte of text
@@ -59,7 +60,8 @@ def dry_run(
         units={"read": len(plan.units)},
         stages=tuple(stage_name(place, stage.stage) for place, stage in enumerate(manifest.stages, 1)),
         disk=_disk(manifest, text, records or text // 2000),
-        memory=min(BASE + memory, BASE + 2 * text + PER_DOCUMENT * (records or text // 2000)),
+        memory=PER_LARGEST * _largest(sizes)
+        + min(BASE + memory, BASE + 2 * text + PER_DOCUMENT * (records or text // 2000)),
         documents=records,
         existing=existing,
         sample=_sample(manifest, plan, memory, sizes, trial) if trial else None,
@@ -128,6 +130,14 @@ def _size(one: Input, limit: int) -> tuple[int, int | None]:
         return size, 1
     header = one.format == "csv" and size > 0
     return size, newlines + (last != b"\n") - header
+
+
+def _largest(sizes: dict[Input, tuple[int, int | None]]) -> int:
+    """
+    Bytes of the largest document that the files tell of: a text file is one.  How long the records of others are, only
+    reading tells; their mean is the least that the largest can be.
+    """
+    return max((size // max(records or 1, 1) for size, records in sizes.values() if records is not None), default=0)
 
 
 def _disk(manifest: Manifest, text: int, documents: int) -> int:

@@ -2,12 +2,13 @@
 
 from fractions import Fraction
 
-from datapipe.collateral import Table, labels, percent
+from datapipe.collateral import STRIKING, Table, labels, percent
 from datapipe.documents import Documents
 from datapipe.keyed import stage_name
 from datapipe.manifest import Holdout, Manifest
 
 RULES = 3  # that a message names
+REMOVED = "(place > 0 or rule = 'no text after edits')"  # what admission leaves out by snapshot is what was asked
 LEAST = 10  # documents that pass whatever their share is: small sources must not trip an alarm by chance
 
 
@@ -20,23 +21,37 @@ def _removed(docs: Documents, manifest: Manifest) -> list[str]:
     share = manifest.limits.removed_per_source
     messages = []
     for source, entered, removed in docs.work.db.execute(
-        "select source, count(*) filter (place is null or place > 0), count(*) filter (place > 0) "
+        f"select source, count(*) filter (place is null or {REMOVED}), count(*) filter ({REMOVED}) "
         "from documents group by source order by source"
     ).fetchall():
         if removed > max(LEAST, Fraction(str(share)) * entered):
             worst = "\n".join(f"  {line}" for line in _worst(docs, manifest, source))
             messages.append(
-                f"source {source}: the stages removed {removed:,} of {entered:,} documents "
+                f"source {source}: edits and stages removed {removed:,} of {entered:,} documents "
                 f"({percent(removed, entered)}), limits.removed_per_source lets {share:.0%} go; most by\n{worst}\n"
                 "look at what they take; then scope the filter with `only`, change the bound, or raise the limit"
             )
     return messages
 
 
+def emptied(docs: Documents) -> tuple[str, ...]:
+    """A sentence for each source of which edits left nothing in a striking share of the documents."""
+    rows = docs.work.db.execute(
+        "select source, count(*) filter (rule = 'no text after edits') as n, count(*) from documents "
+        "group by source order by source"
+    ).fetchall()
+    return tuple(
+        f"source {source}: its edits leave no text in {n:,} of {whole:,} documents ({percent(n, whole)}); "
+        "`datapipe show --dropped 'no text after edits'` lists them"
+        for source, n, whole in rows
+        if n >= LEAST and n >= STRIKING * whole
+    )
+
+
 def _worst(docs: Documents, manifest: Manifest, source: str) -> list[str]:
     """The rules that removed the most of a source, and what those of filters take alone and together with others."""
     rows = docs.work.db.execute(
-        "select place, rule, count(*) as n from documents where source = ? and place > 0 group by place, rule "
+        f"select place, rule, count(*) as n from documents where source = ? and {REMOVED} group by place, rule "
         "order by n desc, place, rule limit ?",
         [source, RULES],
     ).fetchall()

@@ -33,10 +33,29 @@ def _host(entry: str) -> str | None:
     return host if rest in ("", "/") else None
 
 
+def _domain(entry: str) -> str | None:
+    """
+    The domain that a line names; `*.spam.co.uk` and `.spam.co.uk` are written for it.  Below one they would mean the
+    hosts below a host, which no rule has; a public suffix (co.uk) is nobody's domain.
+    """
+    bare = entry.removeprefix("*.").removeprefix(".")
+    host = _host(bare)
+    if host is None or urls.is_suffix(host) or (bare != entry and host not in urls.registered(host)):
+        return None
+    return host
+
+
+def _maybe_suffix(entries: pa.Array) -> pa.Array:
+    names, pattern = urls.maybe_suffixes()
+    listed = pc.call_function("is_in", [entries], pc.SetLookupOptions(pa.array(names, entries.type)))
+    starred = pc.call_function("match_substring_regex", [entries], pc.MatchSubstringOptions(pattern))
+    return pc.call_function("or", [listed, starred])
+
+
 # stage, key -> (RE2 pattern of entries that stay as they are, how the others are written; null: it can match nothing)
 Form = tuple[str | None, Callable[[str], str | None]]
 FORMS: Mapping[tuple[str, str], Form] = {
-    ("url_filter", "domains"): (PLAIN_HOST, _host),
+    ("url_filter", "domains"): (PLAIN_HOST, _domain),
     ("url_filter", "hosts"): (PLAIN_HOST, _host),
     ("url_filter", "urls"): (None, urls.canonical),
     ("url_filter", "words"): (PLAIN_ALNUM, lambda entry: urls.squeezed(entry) or None),
@@ -155,6 +174,8 @@ def _formed(
     ready, rest = lines.slice(0, 0), lines
     if plain is not None:
         mask = pc.call_function("match_substring_regex", [lines], pc.MatchSubstringOptions(plain))
+        if formed is _domain:
+            mask = pc.call_function("and_not", [mask, _maybe_suffix(lines)])
         ready, rest = lines.filter(mask), lines.filter(pc.call_function("invert", [mask]))
     made, lost = [], []
     for entry in rest.to_pylist():

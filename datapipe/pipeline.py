@@ -29,6 +29,7 @@ from datapipe import (
     stages,
     text,
     tokens,
+    units,
 )
 from datapipe.build_manifest import Built, DryRun, Record
 from datapipe.documents import Documents, Work
@@ -37,10 +38,11 @@ from datapipe.dry_run import dry_run as estimate
 from datapipe.errors import PolicyError
 from datapipe.kernels import unicode
 from datapipe.keyed import stage_name
+from datapipe.language import Language
 from datapipe.lists import Lists
-from datapipe.manifest import Manifest
+from datapipe.manifest import Manifest, advice
 from datapipe.read import Plan, ReadResult
-from datapipe.stages import bands, signal_units
+from datapipe.stages import bands, signal_units, word_filter
 from datapipe.tokens import Tokenizer
 
 Progress = Callable[[str, int, int | None], None]
@@ -48,9 +50,9 @@ Progress = Callable[[str, int, int | None], None]
 # whatever decides bytes and has no unit of its own; raise the number when its output changes
 VERSIONS = {
     "admit": 2,
-    "filter": 1,
+    "filter": 2,
     "url_filter": 1,
-    "word_filter": 1,
+    "word_filter": word_filter.VERSION,
     "holdout": 1,
     "exact_dedup": 1,
     "near_dedup": 1,
@@ -104,7 +106,9 @@ def build(
         _tables(docs, manifest, staging)
         made = _record(asked, manifest, result, docs, tokenizer, splits)
         done = build_manifest.commit(made, staging, asked.home, lambda: clock.run(*docs.count("true")), workers)
-        told = _warnings(result) + lists.warnings(manifest, asked.lists)
+        told = (
+            _warnings(result) + limits.emptied(docs) + advice.warnings(manifest) + lists.warnings(manifest, asked.lists)
+        )
         return Built(done.path, done.manifest, done.existing, told, work.store.ran, work.store.reused)
 
 
@@ -131,7 +135,8 @@ def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
     listed = lists.digests(manifest, found)
     recipe_id = build_manifest.recipe_id(
         manifest.recipe(), plan.recipe_inputs, tokenizer=tokenizer and tokenizer.sha256,
-        versions=_versions(), unicode=unicode.VERSION, suites=listed, models=models,
+        versions=_versions(), unicode=unicode.VERSION, libraries=_libraries(manifest, model),
+        lists=listed, models=models,
     )  # fmt: skip
     return Asked(plan, output, output / manifest.name, recipe_id, tokenizer, found, models, listed)
 
@@ -142,6 +147,15 @@ def _versions() -> dict[str, int]:
             "signals": signals.VERSION, "signatures": bands.VERSION, "tokens": tokens.VERSION,
             "train_tokenizer": tokens.TRAIN_VERSION}  # fmt: skip
     return VERSIONS | mine | {f"edit:{name}": version for name, version in edits.VERSIONS.items()}
+
+
+def _libraries(manifest: Manifest, model: Language | None) -> dict[str, str]:
+    """The libraries, as far as this manifest uses them, whose version decides what a text, a language or a drop is."""
+    used = {edit for source in manifest.sources.values() for edit in source.edits}
+    names = {name for edit in used for name in edits.LIBRARIES.get(edit, ())}
+    names |= {model.library} if model else set()
+    names |= {"pyarrow"} if any(stage.stage == "word_filter" for stage in manifest.stages) else set()
+    return {name: units.library(name) for name in sorted(names)}
 
 
 def _tokens_to_shards(

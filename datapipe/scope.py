@@ -25,7 +25,8 @@ def condition(
     SQL over `documents` (source, lang, snapshot) for those that are judged.
 
     only:       all its conditions hold
-    languages:  their language is one of these (`en` is also `en-GB`), or their source is `unlabelled`; empty: any
+    languages:  their language is one of these or a variety of one (`en` is also `en-GB`, `zh-Hant` not `zh`), or
+                their source is `unlabelled`; empty: any
     table:      "" or "d.", how the columns are reached
     """
     lists: dict[str, Sequence[str]] = {}
@@ -33,10 +34,16 @@ def condition(
         lists = {"source": only.source, "lang": only.lang, "snapshot": only.snapshot}
     terms = [_among(table + name, values) for name, values in lists.items() if values]
     if languages:
-        base = f"split_part(replace(lower({table}lang), '_', '-'), '-', 1)"
-        known = _among(base, [language.lower() for language in languages])
+        whole = f"replace(lower({table}lang), '_', '-') || '-'"
+        begins = " or ".join(f"starts_with({whole}, {literal(tag(language) + '-')})" for language in languages)
+        known = f"coalesce({begins}, false)"
         terms.append(f"({known} or {_among(table + 'source', sorted(unlabelled))})" if unlabelled else known)
     return " and ".join(terms) or "true"
+
+
+def tag(language: str) -> str:
+    """A name of a language as it is compared: `en_GB` and `EN-gb` are `en-gb`."""
+    return language.lower().replace("_", "-")
 
 
 def _among(what: str, values: Sequence[str]) -> str:

@@ -164,6 +164,12 @@ def units(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return _offsets(counts), found[0], found[1], found[2]
 
 
+def unit_hashes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The offsets and hashes of `units`."""
+    counts, (hashes,) = _units(texts, ("hashes",))
+    return _offsets(counts), hashes
+
+
 def unit_counts(texts: pa.Array) -> np.ndarray:
     """Units in each text, int64[n]."""
     return _units(texts, ())[0]
@@ -181,14 +187,18 @@ def _units(texts: pa.Array, wanted: tuple[str, ...]) -> tuple[np.ndarray, list[n
     scratch = {
         name: np.empty(size, np.uint64 if name == "hashes" else np.int64) for name in ("hashes", "starts", "ends")
     }
-    rounds: list[list[np.ndarray]] = [[np.empty(0, scratch[name].dtype)] for name in wanted]
+    found = [np.empty(int(offsets[-1] - offsets[0] + len(counts)) // 2, scratch[name].dtype) for name in wanted]
+    total = 0  # memory is taken as it is filled; only code points that fold to several units need more than this
     while place[0] < len(counts):
         filled = shingles.units_of(
             data, offsets, page, entry, spelled, pool, unit, place, state, counts, *scratch.values()
         )
-        for kept, name in zip(rounds, wanted, strict=True):
-            kept.append(scratch[name][:filled].copy())
-    return counts, [np.concatenate(kept) for kept in rounds]
+        for k, name in enumerate(wanted):
+            if total + filled > len(found[k]):
+                found[k] = np.resize(found[k], 2 * (total + filled))
+            found[k][total : total + filled] = scratch[name][:filled]
+        total += filled
+    return counts, [kept[:total] for kept in found]
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ URLs as block lists see them: host, registered domain, and one form for what is 
 * The *registered domain* is what somebody registered: a label below a public suffix.  Where a company lets others
   register below its own domain (`github.io`, `blogspot.com`), a host has two: that of the company, by the ICANN part of
   the list, and that of its customer, by the whole list.  Both count.
-* A *URL* is compared without scheme, user, port, fragment and last `/`; other letters in it are escaped (`%C3%BC`).
+* A *URL* is compared without scheme, user, port, fragment and last `/`; other letters in it are escaped (`%C3%BC`),
+  ASCII letters and digits are not (`%63asino`), in its words neither.
 """
 
 import hashlib
@@ -60,8 +61,14 @@ def canonical(url: str) -> str | None:
     host, rest = split(url)
     if host is None:
         return None
-    rest = ESCAPE.sub(lambda found: found[0].upper(), rest.partition("#")[0])
+    rest = ESCAPE.sub(_unescaped, rest.partition("#")[0])
     return host + quote(rest, safe=ASCII).rstrip("/")
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """An escape that need not be one as its letter or digit, another in capitals."""
+    char = chr(int(escape[0][1:], 16))
+    return char if char.isascii() and char.isalnum() else escape[0].upper()
 
 
 @lru_cache(CACHED)
@@ -79,18 +86,42 @@ def _suffixes() -> tuple[PublicSuffixList, PublicSuffixList]:
     return PublicSuffixList(accept_unknown=False), PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
+def is_suffix(host: str) -> bool:
+    """Whether everybody may register below a host, which is no registered domain of anybody: co.uk, not github.io."""
+    return not registered(host) and _suffixes()[1].publicsuffix(host) == host
+
+
+@cache
+def _list() -> bytes:
+    return importlib.resources.files("publicsuffixlist").joinpath(SUFFIXES).read_bytes()
+
+
+@cache
+def maybe_suffixes() -> tuple[list[str], str]:
+    """Hosts that are public suffixes, and an RE2 pattern of those that a rule with a star makes some."""
+    text = _list().decode("utf-8").partition("===END ICANN")[0]
+    rules = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("//", "!"))]
+    names = [idna.encode(rule.removeprefix("*."), uts46=True).decode("ascii") for rule in rules]
+    stars = [re.escape(name) for rule, name in zip(rules, names, strict=True) if rule.startswith("*.")]
+    return names, rf"^[^.]+\.(?:{'|'.join(stars)})$"
+
+
 @cache
 def decided_by() -> dict[str, str]:
     """What else decides about URLs: sha256 of the public suffix list, version of the library for punycode."""
-    suffixes = importlib.resources.files("publicsuffixlist").joinpath(SUFFIXES).read_bytes()
-    return {"public suffixes": hashlib.sha256(suffixes).hexdigest(), "idna": importlib.metadata.version("idna")}
+    return {"public suffixes": hashlib.sha256(_list()).hexdigest(), "idna": importlib.metadata.version("idna")}
+
+
+def _read(url: str) -> str:
+    """A URL in lower case with escapes as what they stand for: ASCII letters and digits, else nothing of a word."""
+    return ESCAPE.sub(lambda escape: found if len(found := _unescaped(escape)) == 1 else " ", url).lower()
 
 
 def words(url: str) -> set[str]:
     """The runs of ASCII letters and digits of a URL, in lower case."""
-    return set(NOT_ALNUM.split(url.lower())) - {""}
+    return set(NOT_ALNUM.split(_read(url))) - {""}
 
 
 def squeezed(text: str) -> str:
     """The ASCII letters and digits alone, in lower case."""
-    return NOT_ALNUM.sub("", text.lower())
+    return NOT_ALNUM.sub("", _read(text))

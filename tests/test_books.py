@@ -8,8 +8,11 @@ import duckdb
 import pytest
 import synthetic
 
+from datapipe import manifest as manifests
+from datapipe import pipeline
 from datapipe.books import Books, dropped, duplicates, life, what_if
 from datapipe.books.differ import MOST, differ
+from datapipe.build_manifest import Built
 from datapipe.errors import IntegrityError, ManifestError
 
 
@@ -150,8 +153,7 @@ def test_a_looser_bound_tells_what_it_cannot_know(books):
     assert [(c.source, c.then, c.rescued) for c in found.changes] == [("web", 0, 1), ("wiki", 0, 1)]
     assert found.arriving == {"web": 1, "wiki": 1}
     assert [sentence.split(";")[0] for sentence in found.unknown] == [
-        "2 documents would newly reach 3:exact_dedup",
-        "2 documents would newly reach 4:near_dedup",
+        "2 documents would newly reach 3:exact_dedup and 4:near_dedup",
     ]
 
 
@@ -170,6 +172,18 @@ def test_another_scope(books):
     assert [c.then for c in what_if(books, ["only.lang=fr"]).changes] == [0, 0]
 
 
+def test_ways_to_ask(books):
+    (gone,) = what_if(books, ["word_count=null"]).asked
+    assert gone == ("1:filter", "word_count", "min 5", "none")
+    same = [
+        what_if(books, [ask]).changes for ask in ("word_count.min=none", "word_count=null", "1:filter.word_count=none")
+    ]
+    assert same[0] == same[1] == same[2]
+    found = what_if(books, ["lang.in=en"])
+    assert found.asked == [("1:filter", "lang.in", "all", "en")]
+    assert sum(c.then for c in found.changes) > sum(c.now for c in found.changes)  # no document names a language
+
+
 def test_duplicates_of_a_document_that_would_leave_may_come_back(tmp_path):
     docs = synthetic.story()
     docs[4].text += " and more words than the one that stays"
@@ -185,6 +199,7 @@ WRONG = {
     "a signal that is not stored": ("alpha_ratio.min=0.5", "there are: word_count"),
     "a scope of a stage that is no filter": ("2:only.source=web", "stage 2 is no filter"),
     "a source that is none": ("only.source=wbe", "no source wbe; there are: web, wiki"),
+    "a bound that is not there": ("alpha_ratio=none", "no filter bounds alpha_ratio"),
     "a scope that is none": ("only.licence=MIT", "expected SIGNAL.min=NUMBER"),
     "a stage that is no filter": ("2:word_count.min=5", "stage 2 is no filter"),
 }
@@ -299,3 +314,17 @@ def test_differ_says_when_there_is_more():
     assert (len(hunks), more) == (3, True)
     long = " ".join(f"{n}" for n in range(MOST + 1))
     assert differ(long, "other", limit=100)[1]
+
+
+def test_a_looser_bound_cannot_know_what_lists_say_of_those_who_arrive(tmp_path):
+    (tmp_path / "words.txt").write_text("evil\n")
+    (tmp_path / "a.jsonl").write_text('{"text": "short evil"}\n{"text": "one two three four five six"}\n')
+    (tmp_path / "m.yaml").write_text(
+        "name: lists\nsources: {s: {files: [a.jsonl]}}\n"
+        "stages:\n- {stage: filter, keep: {word_count: {min: 5}}}\n- {stage: word_filter, words: [words.txt]}\n"
+    )
+    built = pipeline.build(manifests.load(tmp_path / "m.yaml"), workers=1, memory=200_000_000)
+    assert isinstance(built, Built)
+    with Books(built.path) as books:
+        found = what_if(books, ["word_count.min=1"])
+    assert [sentence.split(";")[0] for sentence in found.unknown] == ["1 documents would newly reach 2:word_filter"]

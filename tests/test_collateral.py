@@ -152,25 +152,28 @@ def table(*rows: tuple[str, str, str | None, int, int, int]) -> Table:
 STRIKING = {
     "a large share of a source": (
         [("x > 1", "code", None, 100, 41, 20)],
-        ["x > 1 takes 41% of code (41 of 100), 20% alone"],
+        ["x > 1 takes 41% of code (41 of 100 judged), 20% alone"],
     ),
     "a small one": ([("x > 1", "code", None, 100, 19, 19)], []),
     "a large share of a handful": ([("x > 1", "code", None, 12, 9, 9)], []),
     "one language of a source": (
         [("x > 1", "web", "zh", 50, 40, 40), ("x > 1", "web", "en", 950, 10, 1)],
-        ["x > 1 takes 80% of web in zh (40 of 50), 80% alone"],
+        ["x > 1 takes 80% of web in zh (40 of 50 judged), 80% alone"],
     ),
     "of all its languages alike": (
         [("x > 1", "web", "zh", 50, 25, 0), ("x > 1", "web", "en", 50, 25, 0)],
-        ["x > 1 takes 50% of web (50 of 100), 0% alone"],
+        ["x > 1 takes 50% of web (50 of 100 judged), 0% alone"],
     ),
     "of one of them much more": (
         [("x > 1", "web", "zh", 50, 50, 1), ("x > 1", "web", "*", 150, 0, 0)],
-        ["x > 1 takes 100% of web in zh (50 of 50), 2.0% alone", "x > 1 takes 25% of web (50 of 200), 0.5% alone"],
+        [
+            "x > 1 takes 100% of web in zh (50 of 50 judged), 2.0% alone",
+            "x > 1 takes 25% of web (50 of 200 judged), 0.5% alone",
+        ],
     ),
     "of the languages that are counted together": (
         [("x > 1", "web", "*", 20, 20, 20), ("x > 1", "web", "en", 980, 0, 0)],
-        ["x > 1 takes 100% of web in other languages (20 of 20), 100% alone"],
+        ["x > 1 takes 100% of web in other languages (20 of 20 judged), 100% alone"],
     ),
 }
 
@@ -465,13 +468,13 @@ def test_a_limit_names_the_rules_and_shows_what_they_took(capsys, tmp_path):
     with pytest.raises(PolicyError) as refused:
         run(path)
     message = str(refused.value)
-    assert "source code: the stages removed " in message
+    assert "source code: edits and stages removed " in message
     assert "limits.removed_per_source lets 40% go; most by\n  1:filter: word_count < 20 decides " in message
     assert " alone, " in message
     assert "source web" not in message
     (warned,) = sampled(path, 300).warnings
     form = re.compile(
-        r"source code: the stages removed \d+ of \d+ documents .+ lets 40% go; most by\n  1:filter: word_c"
+        r"source code: edits and stages removed \d+ of \d+ documents .+ lets 40% go; most by\n  1:filter: word_c"
     )
     assert form.match(warned), "a sample warns in the same words"
     assert form.match(message)

@@ -9,6 +9,7 @@ import os
 import random
 import tarfile
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -642,6 +643,7 @@ def test_many_files_are_not_all_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_reading_is_bounded(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr(sample, "ONE", {"gzip": 100_000})
     monkeypatch.setattr(sample, "TEXT", 200_000)
     monkeypatch.setattr(sample, "PIECE", 10_000)
     records = rows(20_000, late=lambda n: "yes" if n > 15_000 else None)
@@ -668,14 +670,85 @@ def test_reading_is_bounded(ending, tmp_path, monkeypatch):
     )  # plain files are entered at several places
 
 
-def test_a_line_longer_than_the_bound(tmp_path, monkeypatch):
+@cache
+def late() -> bytes:
+    """JSON lines whose second half has a field more."""
+    half = [{"id": f"e{n}", "text": prose(n), "late": "yes"} for n in range(1500)]
+    return jsonl([*rows(1500), *half])
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst", "bz2", "xz"])
+def test_a_compressed_file_is_looked_at_all_over(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr(sample, "PIECE", 20_000)
+    path = tmp_path / f"a.jsonl.{ending}"
+    path.write_bytes(compressed(late())[ending])
+    found = sample.take(path, "auto")
+    assert 0.4 < sum("late" in record for record in found.records) / len(found.records) < 0.6
+    assert (found.whole, found.first) == (False, None)
+    assert len(found.records) > 150
+    assert found.records[0]["id"] == "d0"
+    assert "it stands for the beginning alone" not in propose([path], folder=tmp_path).text
+
+
+def test_a_small_compressed_file_is_seen_whole(tmp_path):
+    lay(tmp_path, a_DOT_jsonl_DOT_gz=gzip.compress(jsonl(rows(40))))
+    found = sample.take(tmp_path / "a.jsonl.gz", "auto")
+    assert (len(found.records), found.whole, found.first, found.damage) == (40, True, None, None)
+
+
+@pytest.mark.parametrize("bound", ["ONE", "ALL", "EXPANDED"])
+def test_it_is_said_where_only_the_beginning_was_looked_at(bound, tmp_path, monkeypatch):
+    """A file that would take too long to expand, one among many, and one that expands to more than is looked at."""
+    monkeypatch.setattr(sample, "PIECE", 20_000)
+    monkeypatch.setattr(sample, "TEXT", 100_000)
+    data = gzip.compress(late())
+    limit = {"ONE": {"gzip": len(data) - 1}, "ALL": {"gzip": len(data) * 2 - 1}, "EXPANDED": 100_000}[bound]
+    monkeypatch.setattr(sample, bound, limit)
+    (tmp_path / "a.jsonl.gz").write_bytes(data)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(jsonl(rows(50))))
+    found = sample.take(tmp_path / "a.jsonl.gz", "auto", among=2)
+    assert not any("late" in record for record in found.records)
+    assert 100 < (found.first or 0) < 400
+    assert found.first == len(found.records)
+    proposal, _ = proposed(tmp_path)
+    text = " ".join(line.strip(" #") for line in proposal.text.splitlines())
+    assert f"records from the first {found.first:,}, 1 of 2 files: it stands for the beginning alone" in text
+
+
+def test_a_long_csv_is_looked_at_from_its_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample, "PIECE", 10_000)
+    monkeypatch.setattr(sample, "TEXT", 40_000)
+    body = "".join(f'd{n},"{prose(n)}"\n' for n in range(500))
+    (tmp_path / "a.csv").write_text("id,text\n" + body)
+    found = sample.take(tmp_path / "a.csv", "auto")
+    assert found.first is not None
+    assert len(found.records) <= found.first < 200
+    proposal, _ = proposed(tmp_path)
+    assert f"from the first {found.first}: it stands for the beginning alone" in proposal.text
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_line_longer_than_the_bound(ending, tmp_path, monkeypatch):
     monkeypatch.setattr(sample, "TEXT", 100_000)
     monkeypatch.setattr(sample, "PIECE", 50_000)
-    (tmp_path / "a.jsonl").write_bytes(jsonl(rows(3)) + b'{"id": "x", "text": "' + b"a" * 300_000 + b'"}\n')
-    found = look(tmp_path / "a.jsonl", 1000)
+    data = jsonl(rows(3)) + b'{"id": "x", "text": "' + os.urandom(1_500_000).hex().encode() + b'"}\n'
+    path = tmp_path / f"a.jsonl{ending}"
+    path.write_bytes(gzip.compress(data) if ending else data)
+    longest = 0
+    blocks = sample.blocks
+
+    def measured(chunks, *args, **more):
+        nonlocal longest
+        for block in blocks(chunks, *args, **more):
+            longest = max(longest, len(block.data))
+            yield block
+
+    monkeypatch.setattr(sample, "blocks", measured)
+    found = look(path, 1000)
     assert not isinstance(found, Unreadable)
     assert len(found.records) == 3
     assert not found.whole
+    assert longest < 600_000 or not ending
 
 
 def test_neighbours_are_looked_at():

@@ -222,7 +222,14 @@ LATER = {
     ),
     "a bound that a preset does not have": (
         HEAD + "stages: [{stage: filter, preset: code, keep: {word_count: null}}]",
-        "3: stages[0].keep.word_count: found nothing (null), expected a mapping",
+        "3: stages[0].keep: word_count: preset code has no such bound to take away",
+    ),
+    "a score that nobody gives": (
+        HEAD + "stages: [{stage: filter, keep: {lang_score: {min: 0.65}}}]",
+        (
+            "3: stages[0].keep.lang_score: is what a language model gives; name one at the top level: "
+            "language: {model: lid.176.ftz}"
+        ),
     ),
     "a list of values for a number": (
         HEAD + "stages: [{stage: filter, keep: {word_count: {in: [en]}}}]",
@@ -356,8 +363,8 @@ BETWEEN = {
     "URL rules on a field that no judged source has": (
         TWO + "stages: [{stage: url_filter, domains: [d], field: score, only: {source: [w]}}]",
         (
-            "3: stages[0].field: no source that is judged has the field `score`; known are `id`; further fields are named "
-            "in extra"
+            "3: stages[0].field: no source that is judged has the field `score`; known are `id`; "
+            "further fields are named in extra"
         ),
     ),
     "a number of soft words without soft words": (

@@ -11,7 +11,7 @@ from datapipe import manifest as manifests
 from datapipe.cli import run
 from datapipe.documents import Work
 from datapipe.errors import ManifestError
-from datapipe.manifest import Filter, presets
+from datapipe.manifest import Filter, advice, presets
 from datapipe.scope import condition
 
 NAMES = ("c4", "code", "fineweb", "fineweb@datatrove", "gopher_quality", "gopher_repetition", "quality_units")
@@ -54,7 +54,10 @@ def test_what_is_written_lies_over_the_preset():
     keep = {"alpha_ratio": None, "hash_ratio": {"max": 0.5}, "unit_count": {"min": 3}}
     found = filter_of(preset="gopher_quality", keep=keep).model_dump(mode="json", by_alias=True)
     published = presets.load("gopher_quality").keep
-    assert list(found["keep"]) == [name for name in published if name != "alpha_ratio"] + ["unit_count"]
+    kept = [name for name in published if name != "alpha_ratio"]
+    assert list(found["keep"]) == [*kept, "unit_count", "alpha_ratio"]
+    assert found["keep"]["alpha_ratio"] is None
+    assert Filter.model_validate(found).model_dump(mode="json", by_alias=True) == found
     assert found["keep"]["hash_ratio"] == {"min": None, "max": 0.5}
     assert found["keep"]["bullet_line_ratio"] == {"min": None, "max": 0.9}
     assert found["languages"] == ["en", "eng"]
@@ -79,6 +82,19 @@ def judged(*sources: str, languages: list[str] | None = None, **only) -> str:
         **({"only": only} if only else {}),
     )
     return condition(spec.only, spec.languages, frozenset(sources))
+
+
+def test_a_preset_without_its_edits_is_worth_a_word():
+    both = (
+        "name: a\nsources: {w: {files: [x]}, v: {files: [x], edits: [c4_lines]}, "
+        "u: {files: [x], edits: [c4_lines_relaxed]}}\n"
+    )
+    loaded = manifests.parse(
+        both + "stages: [{stage: filter, preset: c4}, {stage: filter, preset: c4, only: {source: [v]}}]"
+    )
+    assert advice.warnings(loaded) == (
+        "1:filter: preset c4 counts on c4_lines, which source w does not have under edits",
+    )
 
 
 def test_whom_a_filter_judges(tmp_path):
@@ -183,3 +199,45 @@ def test_signals_have_one_type_each():
     texts = pa.array(["", "a b"], pa.large_string())
     for name, column in zip(signals.SIGNALS, signals.measure(texts, list(signals.SIGNALS)), strict=True):
         assert column.type in (pa.int64(), pa.float64()), name
+
+
+def test_a_source_with_some_languages_is_judged_where_they_are_named(tmp_path):
+    records = [
+        {"id": "a", "text": "x", "source": "mixed", "lang": "en"},
+        {"id": "b", "text": "x", "source": "mixed"},
+        {"id": "c", "text": "x", "source": "bare"},
+    ]
+    with Work(tmp_path, "made", memory=200_000_000) as work:
+        docs = builders.documents(work, records, parts=3)
+        report = docs.apply(
+            "filter", 1, stages.judge(filter_of(keep={"word_count": {"min": 9}}, languages=["en"]), docs)
+        )
+    assert report.dropped_by_source == {"bare": {"word_count < 9": 1}, "mixed": {"word_count < 9": 1}}
+    assert report.not_judged == {"mixed": 1}, "a document without a language, where others have one"
+
+
+VARIETIES = {
+    "en": ["en", "EN-us", "en_GB"],
+    "EN": ["en", "EN-us", "en_GB"],
+    "en-GB": ["en_GB"],
+    "zh_Hant": ["zh-Hant", "zh-Hant-TW"],
+    "zh": ["zh", "zh-Hant", "zh-Hant-TW"],
+    "eng_Latn": ["eng_Latn"],
+    "e": [],
+}
+
+
+@pytest.mark.parametrize("language, expected", VARIETIES.items(), ids=VARIETIES)
+def test_a_variety_of_a_language_is_a_language_too(tmp_path, language, expected):
+    langs = ["en", "EN-us", "en_GB", "eng_Latn", "zh", "zh-Hant", "zh-Hant-TW", None]
+    records = [{"id": str(n), "text": "x", "lang": lang} for n, lang in enumerate(langs)]
+    with Work(tmp_path, "made", memory=200_000_000) as work:
+        docs = builders.documents(work, records)
+        query = f"select lang from documents where {judged(languages=[language])} order by row"
+        assert [lang for (lang,) in docs.work.db.execute(query).fetchall()] == expected
+
+
+@pytest.mark.parametrize("language", ["EN", "en-GB", "eng_Latn"])
+def test_bounds_for_any_english_refuse_a_source_in_another_script(tmp_path, language):
+    with pytest.raises(ManifestError, match="source mail names no language: 92% of its letters are not"):
+        applied(tmp_path, filter_of(keep={"word_count": {"min": 1}}, languages=[language]))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from datapipe import signals
 from datapipe.manifest import presets
+from datapipe.signals import measured
 from datapipe.signals.repetition import DUP, SIGNALS, TOP
 
 STRIPPED = "".join(naive.WHITE_SPACE) + "\x1c\x1d\x1e\x1f"  # what str.strip takes away
@@ -225,6 +226,39 @@ def test_only_what_is_asked_and_in_any_order() -> None:
         assert column.type == pa.float64()
         assert column.to_pylist() == [values[name] for values in wanted]
     assert [len(column) for column in signals.measure(texts[:0], list(SIGNALS))] == [0] * len(SIGNALS)
+
+
+def test_more_n_grams_and_lines_than_a_table_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables that hold keys are bounded, so that many distinct ones take several passes, and one for lines grows."""
+    rng = random.Random(3)
+    numbers = [f"{rng.randrange(1 << 30):x}" for _ in range(150_000)]
+    many, twice = "\n".join(numbers), "\n\n".join([*numbers, *numbers])
+    for text, share in ((many, 0.0), (twice, 0.5)):
+        (values,) = found([text])
+        assert values["dup_line_frac"] == pytest.approx(share, abs=1e-3)
+        assert values["dup_para_frac"] == (pytest.approx(share, abs=1e-3) if share else 0)
+        assert values["distinct_unit_ratio"] == len(set(numbers)) / len(text.split())
+    monkeypatch.setattr(measured, "LARGE", 1)  # of a large text one count is kept at a time, whatever the order
+    texts = pa.array(["a b c d e f g h i j k " * 3 + "b c d e f " * 4, "c " * 50])
+    for names in (
+        list(SIGNALS),
+        [*SIGNALS][::-1],
+        ["top_2gram_unit_frac", "dup_5gram_char_frac", "dup_6gram_unit_frac"],
+    ):
+        for name, column in zip(names, signals.measure(texts, names), strict=True):
+            assert column.to_pylist() == [twin(text)[name] for text in texts.to_pylist()]
+
+
+@pytest.mark.slow
+def test_more_distinct_n_grams_than_one_pass_takes() -> None:
+    """2.2 million words, all distinct and then all again: the first pair of words comes twice, and is the first met."""
+    words = [f"{i:x}" for i in range(2_200_000)]
+    (values,) = found([" ".join([*words, *words])])
+    points = 2 * sum(map(len, words)) + 2 * len(words) - 1
+    assert values["top_2gram_char_frac"] == 2 * len("0 1") / points
+    assert values["top_4gram_char_frac"] == 2 * len("0 1 2 3") / points
+    assert values["top_2gram_unit_frac"] == 4 / (2 * len(words))
+    assert values["distinct_unit_ratio"] == 0.5
 
 
 @pytest.mark.slow

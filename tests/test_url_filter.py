@@ -8,6 +8,7 @@ from pathlib import Path
 
 import builders
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +16,12 @@ from reading import lines, load
 
 from datapipe import lists, pipeline, stages, urls
 from datapipe.documents import Documents, Work
+from datapipe.edits.redact import pseudonym, redactions
 from datapipe.errors import ManifestError
-from datapipe.keyed import bound, keyed
+from datapipe.keyed import bound, keyed, text_id
 from datapipe.stages.matching import WORDS, Matcher
+
+BY = redactions(("redact_email", "redact_ip", "redact_phone"))
 
 
 @pytest.fixture
@@ -110,6 +114,20 @@ HELD = {
         ["a.com", "b.com", "c.com", "d.com", "e.com", "xn--bcher-kva.de", "1.2.3.4"],
         (1, "x.com/y"),
     ),
+    "domains with what stands for any host": (
+        "domains",
+        "*.spam.co.uk\n.spam3.net\n*.bücher.de\n*.me.github.io\n*.a.spam.com\n*spam.com\n*.co.uk\n*.\n",
+        ["spam.co.uk", "spam3.net", "xn--bcher-kva.de", "me.github.io"],
+        (4, "*.a.spam.com"),
+    ),
+    "public suffixes are nobody's domain": (
+        "domains",
+        "co.uk\ncom\nfoo.ck\n公司.cn\nCO.UK\nwww.ck\ngithub.io\nlocalhost\na.unknownsuffix\nspam2.org/path\n",
+        ["www.ck", "github.io", "localhost", "a.unknownsuffix"],
+        (6, "co.uk"),
+    ),
+    "a suffix is a host": ("hosts", "co.uk\n.x.de\n*.y.de\n", ["co.uk"], (2, ".x.de")),
+    "escapes in URLs": ("urls", "a.com/b%61d\na.com/%2f\n", ["a.com/bad", "a.com/%2F"], None),
     "a mark at the beginning": ("hosts", "\ufeffa.com\nb.com", ["a.com", "b.com"], None),
     "urls": ("urls", "http://A.com/X/#y\na.com:80\n/none\n", ["a.com/X", "a.com"], (1, "/none")),
     "words of a URL": ("words", "Casino\nhot-girls\n酒\n", ["casino", "hotgirls"], (1, "酒")),
@@ -217,6 +235,12 @@ RULES = {
     "http://ok.com/bad/x": [],
     "http://ok.com/CASINO/x.html": [(WORD, {"entry": "casino"})],
     "http://ok.com/casinos": [],
+    "http://ok.com/%63asin%6F": [(WORD, {"entry": "casino"})],
+    "http://ok.com/%43asino": [(WORD, {"entry": "casino"})],
+    "http://ok.com/a%2fpoker%2Fbet%C3%BC": [(SOFT, {"entries": ["bet", "poker"]})],
+    "http://ok.com/xr%61ted": [(INSIDE, {"entry": "xrated"})],
+    "http://ok.com/%62ad": [(URL, {"entry": "ok.com/bad"})],
+    "http://ok.com/%2563asino": [],
     "http://ok.com/poker-BET": [(SOFT, {"entries": ["bet", "poker"]})],
     "http://ok.com/poker-poker": [],
     "http://ok.com/my/Hot/Girls/": [(INSIDE, {"entry": "hotgirls"})],
@@ -244,7 +268,58 @@ def test_url_rules(work, tmp_path):
     assert report.not_judged == {"web": 3}
     assert sum(row["documents"] for row in report.notes["judged"]) == len(RULES)
     alone = {row["rule"]: row["alone"] for row in report.notes["collateral"]}
-    assert (alone[DOMAIN], alone[SOFT]) == (4, 1)
+    assert (alone[DOMAIN], alone[SOFT]) == (4, 2)
+
+
+SITE, WORDED = "host in sites", "word in words"
+# URL of a source that redacts: the rule it breaks; not judged: its host is not known any more
+REDACTED = {
+    "http://joe@evil.example/x": SITE,
+    "http://joe:pw@evil.example/": SITE,
+    "https://joe@evil.example:8080/y?z=ann@example.org": SITE,
+    "evil.example/joe@example.org": SITE,
+    "http://93.184.216.34/x": "not judged",
+    "http://93.184.216.34:8080/evil/x": "not judged",
+    "http://joe@93.184.216.34/": "not judged",
+    "http://93.184.216.34/evil.example/": "not judged",
+    "http://joe@evil.example": SITE,
+    "http://[2606:2800:220:1::1946]/": "not judged",
+    "http://ok.example/93.184.216.34/x": None,
+    "http://ok.example/?mail=ann@example.org": None,
+    "http://ok.example/evil/?mail=ann@example.org": WORDED,
+    "http://ok.example/202-555-0143": None,
+    "http://joe@ok.example/x": None,
+    "http://10.0.0.1/x": None,
+    "joe@evil.example": "not judged",
+    "93.184.216.34": "not judged",
+    "+1 202 555 0143": "not judged",
+}
+
+
+def test_urls_of_a_redacting_source(tmp_path):
+    """A login and an address are gone; the host behind a login is not, and what replaced them says no word."""
+    names = ["email", "ip", "address", "phone", "number"]
+    tails = {redacted.rpartition("~")[2] for url in REDACTED if "~" in (redacted := pseudonym("url", url, BY))}
+    assert len(tails) > 12
+    (tmp_path / "a.jsonl").write_bytes(lines(*({"text": f"text {n}", "url": url} for n, url in enumerate(REDACTED))))
+    (tmp_path / "sites").write_text("evil.example\n93.184.216.34\n")
+    (tmp_path / "words").write_text("\n".join([*names, *sorted(tails), "evil"]) + "\n")
+    manifest = load(
+        tmp_path,
+        {"web": {"files": ["a.jsonl"], "extra": ["url"], "edits": ["redact_email", "redact_ip", "redact_phone"]}},
+        stages=[{"stage": "url_filter", "domains": ["sites"], "words": ["words"]}],
+        limits={"removed_per_source": 1.0},
+    )
+    built = pipeline.build(manifest, workers=1, memory=400_000_000)
+    assert isinstance(built, pipeline.Built)
+    (stage,) = (one for one in built.manifest.stages if one.stage == "url_filter")
+    assert stage.dropped == {rule: list(REDACTED.values()).count(rule) for rule in (SITE, WORDED)}
+    assert stage.not_judged == {"web": list(REDACTED.values()).count("not judged")}
+    kept = {
+        row["text_hash"] for row in pq.read_table(built.path / "fates.parquet").to_pylist() if row["fate"] == "kept"
+    }
+    stay = {n for n, rule in enumerate(REDACTED.values()) if rule in (None, "not judged")}
+    assert kept == {text_id(f"text {n}".encode()) for n in stay}
 
 
 def test_url_rules_judge_only_what_they_are_asked_to(work, tmp_path):

@@ -18,8 +18,11 @@ from datapipe.manifest import LANG, Only
 from datapipe.scope import condition, without_language
 
 SCOPES = ("source", "lang", "snapshot")
-EXPRESSION = re.compile(r"(?:(\d+):)?([^=]+)\.(min|max)\s*=\s*(.+)")
-SCOPE = re.compile(r"(?:(\d+):)?(only\.source|only\.lang|only\.snapshot|languages)\s*=\s*(.+)")
+# 2:word_count.min=30; the place may have the label that tables show, 2:gopher_quality
+PLACE = r"(?:(\d+):)?"
+EXPRESSION = re.compile(PLACE + r"([^=]+)\.(min|max)\s*=\s*(.+)")
+GONE = re.compile(PLACE + r"([^=]+?)\s*=\s*(?:none|null)")
+SCOPE = re.compile(PLACE + r"(only\.source|only\.lang|only\.snapshot|languages|lang\.in)\s*=\s*(.*)")
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Entry:
     keep: dict[str, dict[str, Any]]
     only: dict[str, list[str]]
     languages: list[str]
+    preset: str | None = None
 
     def judged(self, unlabelled: frozenset[str]) -> str:
         """SQL for whom it judges, as the stage has it."""
@@ -74,17 +78,20 @@ class WhatIf:
 def what_if(books: Books, expressions: Sequence[str]) -> WhatIf:
     """
     What `word_count.min=30` would change; `none` takes a bound away, `2:word_count.min=30` names the filter's place.
-    `2:only.source=web,wiki` has it judge these sources, `2:languages=none` every language.
+    `2:only.source=web,wiki` has it judge these sources, `2:languages=none` every language, `lang.in=en,de` keeps these.
     """
     filters, stored = _filters(books), _stored(books)
     titles = {stage.place: stage.title for stage in books.manifest.stages}
     asked: list[tuple[str, str, str, str]] = []
     for expression in expressions:
-        if scope := SCOPE.fullmatch(expression.strip()):
-            place, *change = _scope(expression, scope, filters, books.manifest.sources)
+        plain = _plain(expression.strip(), filters)
+        if scope := SCOPE.fullmatch(plain):
+            place, what, before, after = _scope(expression, scope, filters, books.manifest.sources)
+        elif not EXPRESSION.fullmatch(plain) and (gone := GONE.fullmatch(plain)):
+            place, what, before, after = _remove(expression, gone, filters)
         else:
-            place, *change = _set(expression, filters, stored)
-        asked.append((titles[place], *change))
+            place, what, before, after = _set(expression, plain, filters, stored)
+        asked.append((titles[place], what, before, after))
     _simulate(books, filters)
     return WhatIf(
         asked,
@@ -105,9 +112,10 @@ def _filters(books: Books) -> dict[int, Entry]:
     filters = {
         place: Entry(
             place,
-            {signal: dict(ends) for signal, ends in stage["keep"].items()},
+            {signal: dict(ends) for signal, ends in stage["keep"].items() if ends},
             {key: list(values) for key, values in (stage.get("only") or {}).items()},
             list(stage.get("languages") or ()),
+            stage.get("preset"),
         )
         for place, stage in enumerate(stages, 1)
         if stage["stage"] == "filter"
@@ -117,9 +125,18 @@ def _filters(books: Books) -> dict[int, Entry]:
     return filters
 
 
+def _plain(expression: str, filters: dict[int, Entry]) -> str:
+    """An expression without the label that tables give a filter: 2:gopher_quality.word_count.min=30."""
+    for place, entry in filters.items():
+        for label in ("filter", entry.preset):
+            if label and expression.startswith(f"{place}:{label}."):
+                return f"{place}:{expression.removeprefix(f'{place}:{label}.')}"
+    return expression
+
+
 def _stored(books: Books) -> list[str]:
     if not books.has("signals"):
-        raise ManifestError("--what-if: this build stores no signals")
+        return []  # a filter on `lang` alone needs none
     columns = books.db.execute('select * exclude ("#part", "#row") from signals limit 0').description or []
     return [str(column[0]) for column in columns]
 
@@ -131,10 +148,14 @@ def _scope(
     if match[1] is None and len(filters) > 1:
         raise ManifestError(f"--what-if {expression}: which filter? write its place before it: {_names(filters)}")
     entry = filters[_place(expression, match[1], "", filters)]
-    values = [] if match[3].strip().lower() in ("none", "null") else [value.strip() for value in match[3].split(",")]
+    whole = match[3].strip().lower() in ("", "none", "null")
+    values = [] if whole else [value.strip() for value in match[3].split(",")]
     if match[2] == "only.source" and (unknown := [value for value in values if value not in sources]):
         raise ManifestError(f"--what-if {expression}: no source {unknown[0]}; there are: {', '.join(sources)}")
-    if match[2] == "languages":
+    if match[2] == "lang.in":
+        before = entry.keep.get(LANG, {}).get("in") or []
+        entry.keep[LANG] = {"in": values}
+    elif match[2] == "languages":
         before, entry.languages = entry.languages, values
     else:
         key = match[2].removeprefix("only.")
@@ -142,9 +163,21 @@ def _scope(
     return entry.place, match[2], ", ".join(before) or "all", ", ".join(values) or "all"
 
 
-def _set(expression: str, filters: dict[int, Entry], stored: list[str]) -> tuple[int, str, str, str]:
+def _remove(expression: str, match: re.Match[str], filters: dict[int, Entry]) -> tuple[int, str, str, str]:
+    """Take a bound away; its place, what was changed, from what, to what."""
+    signal = match[2].strip()
+    bounded = {place: entry for place, entry in filters.items() if signal in entry.keep}
+    if not bounded:
+        raise ManifestError(f"--what-if {expression}: no filter bounds {signal}; filters: {_names(filters)}")
+    entry = filters[_place(expression, match[1], signal, filters)]
+    before = entry.keep.pop(signal, {})
+    ends = ", ".join(f"{end} {_shown(bound)}" for end, bound in before.items() if bound is not None and end != "in")
+    return entry.place, signal, ends or ", ".join(before.get("in") or []) or "none", "none"
+
+
+def _set(expression: str, plain: str, filters: dict[int, Entry], stored: list[str]) -> tuple[int, str, str, str]:
     """Lay one expression over the bounds; its place, what was changed, from what, to what."""
-    match = EXPRESSION.fullmatch(expression.strip())
+    match = EXPRESSION.fullmatch(plain)
     if not match:
         raise ManifestError(
             f"--what-if {expression}: expected SIGNAL.min=NUMBER or SIGNAL.max=NUMBER (or =none), or "
@@ -152,7 +185,8 @@ def _set(expression: str, filters: dict[int, Entry], stored: list[str]) -> tuple
         )
     place, signal, end, value = match[1], match[2].strip(), match[3], match[4].strip()
     if signal not in stored:
-        raise ManifestError(f"--what-if {expression}: no signal {signal} is stored; there are: {', '.join(stored)}")
+        known = ", ".join(stored) or "none"
+        raise ManifestError(f"--what-if {expression}: no signal {signal} is stored; there are: {known}")
     entry, bound = filters[_place(expression, place, signal, filters)], _number(expression, value)
     ends = entry.keep.setdefault(signal, {"min": None, "max": None})
     before, ends[end] = ends.get(end), bound
@@ -226,7 +260,7 @@ def _simulate(books: Books, filters: dict[int, Entry]) -> None:
         f"create or replace temp table sim as select *, {' '.join(later)} end::integer as later from ("
         f"select b.doc_id, b.source, b.bytes, b.tokens, b.place, {fails} "
         "from (select f.*, d.lang from fates f join documents d using (part, row)) b "
-        'join signals s on s."#part" = b.part and s."#row" = b.row)'
+        + ('join signals s on s."#part" = b.part and s."#row" = b.row)' if books.has("signals") else ")")
     )
 
 
@@ -253,27 +287,28 @@ def _lost(books: Books) -> dict[str, dict[str, int]]:
 
 
 def _unknown(books: Books, titles: dict[int, str]) -> list[str]:
-    """Who newly arrives at a dedup, and who was dropped as a duplicate of one that would leave."""
-    sentences: list[str] = []
-    for stage in books.manifest.stages:
-        if stage.stage not in DEDUP:
-            continue
-        place = stage.place
-        arriving = books.query(f"select count(*) from sim where place < {place} and (later is null or later > {place})")
-        if arriving[0][0]:
-            sentences.append(
-                f"{arriving[0][0]:,} documents would newly reach {titles[place]}; how many of them it would drop, "
-                "or drop because of them, only a build can say"
-            )
-        freed = books.query(
+    """Who newly arrives at what is no filter, and who was dropped as a duplicate of one that would leave."""
+    places = [stage.place for stage in books.manifest.stages if stage.stage in (*DEDUP, "url_filter", "word_filter")]
+    arriving: dict[int, list[str]] = {}
+    freed: list[str] = []
+    for place in places:
+        ((n,),) = books.query(f"select count(*) from sim where place < {place} and (later is null or later > {place})")
+        if n:
+            arriving.setdefault(n, []).append(titles[place])
+        ((n,),) = books.query(
             "select count(*) from ledger l join sim kept on kept.doc_id = l.evidence->>'$.kept' "
             "join sim s on s.doc_id = l.doc_id "
             f"where l.decides and l.stage = ? and s.later = {place} and kept.later < {place}",
             [titles[place]],
         )
-        if freed[0][0]:
-            sentences.append(
-                f"{freed[0][0]:,} documents were dropped by {titles[place]} for one that would leave before it; "
+        if n:
+            freed.append(
+                f"{n:,} documents were dropped by {titles[place]} for one that would leave before it; "
                 "some of them would stay instead"
             )
-    return sentences
+    reached = [
+        f"{n:,} documents would newly reach {' and '.join(names)}; how many of them would be dropped there, "
+        "or would drop others, only a build can say"
+        for n, names in arriving.items()
+    ]
+    return [*reached, *freed]

@@ -18,6 +18,8 @@ def recipe_id(
     tokenizer: str | None,
     versions: Mapping[str, int],
     unicode: str,
+    libraries: Mapping[str, str] | None = None,
+    lists: Mapping[str, str] | None = None,
     suites: Mapping[str, str] | None = None,
     models: Mapping[str, str] | None = None,
     tombstones: Iterable[str] = (),
@@ -30,12 +32,16 @@ def recipe_id(
     inputs:    source -> [relative path, sha256] of each file; they stand for the patterns
     tokenizer: sha256 of the tokenizer file, None for a trained one or none
     versions:  function -> its VERSION; unicode: version of the Unicode tables
+    libraries: library -> version, of those that decide what a text, a language or a drop is
+    lists, suites, models: where each is named -> sha256 of what it holds
     """
     return digest(
         {
             "recipe": recipe,
             "inputs": {source: sorted(list(file) for file in files) for source, files in inputs.items()},
             "tokenizer": tokenizer,
+            "libraries": dict(libraries or {}),
+            "lists": dict(lists or {}),
             "suites": dict(suites or {}),
             "models": dict(models or {}),
             "tombstones": sorted(tombstones),

@@ -14,7 +14,9 @@ What stays:
 * numbers that the country never gave out, and local ones without an area code (555-0123);
 * digits that are part of something longer (1-2-3-4-5, a UUID, a card number), that stand among other numbers (a table,
   pi in groups of five) or in a URL, and dates, prices, ranges of years, versions: no form has them;
-* what a word before calls otherwise: ISBN, ISSN, DOI, RFC, bug, page, version, order, account ...;
+* four numbers with dots that are an IPv4 address, whatever stands before them;
+* what a word before calls otherwise: ISBN, ISSN, DOI, RFC, bug, page, version, order, account ...; but an area code in
+  parentheses says more than such a word: second line (212) 736-5000;
 * groups of three parted by blanks or dots (612 345 678), which Spain has in common with any large number, and five
   and five digits with a dash, which India has in common with ranges of pages: unless a word stands before them.
 """
@@ -22,8 +24,10 @@ What stays:
 import itertools
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
+
+from datapipe.edits.addresses import is_syntax
 
 _ZEROS = "0\u0660\u06f0\u0966\uff10"
 _DIGIT = "".join(f"{zero}-{chr(ord(zero) + 9)}" for zero in _ZEROS)
@@ -55,6 +59,7 @@ CANDIDATES = (
 _RUN = re.compile(rf"[{_DIGIT}](?:[{_BETWEEN}]{{0,3}}[{_DIGIT}]){{6,}}")
 _SPLIT = re.compile(r"[ ]{2,}|[ ]*/[ ]*|[ ]-[ ]+|[ ](?=\()")
 _ENOUGH, _MOST = 7, 15  # digits
+_LONGEST = 4 * (_MOST + 3)  # characters that hold more digits than a number has: what lies behind cannot matter
 
 # ways to write a national number, by country; \1 repeats a separator
 _DE_AREA = r"0(?:[2-9]\d{1,4}|1[567]\d{1,2})"
@@ -119,15 +124,21 @@ _HINTS = (
     "ruf", "cont", "call", "dial", "ring", "text", "reach", "wa.me", "電", "电", "手", "傳", "传", "携", "ファ", "联",
     "热", "熱", "फ", "मो", "전화", "те", "هاتف",
 )  # fmt: skip
-_SAYS_OTHERWISE = re.compile(
-    r"(?:\b(?:isbn|issn|doi|rfc|ver|version|v|bugs?|issues?|ids?|no|nr|num|article|art|sku|serial|orders?|ref|reference|uuid|"
-    r"guid|card|account|acct|kto|konto|iban|vat|ust|tax|ein|ssn|patents?|pat|case|docket|lot|parts?|model|pmid|pmcid|arxiv|zip|"
-    r"plz|ports?|pages?|pp?(?=\.)|lines?|vol|volume|section|figure|fig|table|eq|step|size|offset|address|seed|hash|commit|"
-    r"sha\d*|md5|invoice|tracking|ticket|ean|upc|gtin|asin|oclc|lccn|cas|range|from|between|chapter|build|release|"
-    r"copyright|pins?|version_?\w*|\w*_id|swift|bic|routing|licen[cs]e|product|item|catalog\w*)\b[ .:#=\"'(\[-]{0,4}"
-    r"|[$€£¥₹#№§©±≈]\s?)\Z",
-    re.IGNORECASE,
-)
+_OTHER_WORDS = """
+isbn issn doi rfc ver version v bug bugs issue issues id ids no nr num article art sku serial order orders ref reference
+uuid guid card account acct kto konto iban vat ust tax ein ssn patent patents pat case docket lot part parts model pmid
+pmcid arxiv zip plz port ports page pages line lines vol volume section figure fig table eq step size offset address
+seed hash commit md5 invoice tracking ticket ean upc gtin asin oclc lccn cas range from between chapter build release
+copyright pin pins swift bic routing license licence product item
+"""
+_SAYS_OTHERWISE = frozenset(_OTHER_WORDS.split())
+_BEGIN_OTHERWISE = re.compile(r"sha[0-9]*\Z|version|catalog|\w*_id\Z|pp?\Z")
+_LAST = re.compile(r"([ .:#=\"'(\[-]{0,4})(\w*)")  # backwards from a number: signs, a word
+_SIGN = re.compile(r"[$€£¥₹#№§©±≈]\s?\Z")
+_MONEY = re.compile(r"[$€£¥₹]\s?\Z")
+_AREA = re.compile(r"(?:1[ .-]?)?\(")
+_POSTAL = re.compile(r"[0-9]{3}-[0-9]{4} +(?=0[0-9])")  # of Japan, with a number behind it
+_QUAD = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?!\.?[0-9])")
 _PLUS = re.compile(r"[+\uff0b](?:(?<=\+) )?\Z")
 _URL = re.compile(r"(?:://|www\.|[?&]\w+=)[^\s\"'<>]*\Z")
 _CHAT = re.compile(r"(?:wa\.me/|phone=|tel:)\+?\Z", re.IGNORECASE)
@@ -145,15 +156,34 @@ def spans(text: str) -> list[tuple[int, int]]:
         first = run.start()
         if first and text[first - 1] in "(\uff08":
             first -= 1
-        for start, end in _numbers(text, first, run.end()):
+        for start, end in _between_quads(text, first, run.end()):
             extension = _EXTENSION.match(text, end)
             found.append((start, extension.end() if extension else end))
     return found
 
 
+def _between_quads(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The numbers in a run, which is parted where an IPv4 address stands in it."""
+    if text.count(".", start, end) > 2:
+        for quad in _QUAD.finditer(text, start, end):
+            if quad.start() >= start and is_syntax(quad[0]):
+                yield from _numbers(text, start, quad.start())
+                start = quad.end()
+    yield from _numbers(text, start, end)
+
+
 def _numbers(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The numbers in a run of digits and what may stand between them."""
+    while start < end and not (text[start].isdecimal() or text[start] in "(\uff08"):
+        start += 1
+    while end > start and not text[end - 1].isdecimal():
+        end -= 1
     run = text[start:end].translate(_ASCII)
+    if postal := _POSTAL.match(run):
+        rest = start + postal.end()
+        if _is_national(run[postal.end() :]) and _stands_alone(text, rest, end):
+            yield rest, end
+            return
     sign = _PLUS.search(text, max(0, start - 2), start)
     if sign:
         plus = sign.start()
@@ -169,8 +199,29 @@ def _numbers(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     elif sign:
         return
     alone = [(start, end)] if _is_national(run) and _stands_alone(text, start, end) else _pieces(text, start, run)
-    if alone and not _URL.search(before) and (not _SAYS_OTHERWISE.search(before) or _is_told(before)):
-        yield from alone
+    if alone and not _in_url(before):
+        words = "" if _AREA.match(run) and not _MONEY.search(before) else before
+        if not _is_otherwise(words) or _is_told(words):
+            yield from alone
+
+
+def _in_url(before: str) -> bool:
+    return ("www." in before or "=" in before or "://" in before) and _URL.search(before) is not None
+
+
+def _is_otherwise(before: str) -> bool:
+    """Whether a word or a sign before a number says that it is something else."""
+    signs, word = _backwards(before)
+    if word in _SAYS_OTHERWISE or (word and _BEGIN_OTHERWISE.match(word)):
+        return not word.startswith("p") or word in _SAYS_OTHERWISE or "." in signs
+    return _SIGN.search(before[-2:]) is not None
+
+
+def _backwards(before: str) -> tuple[str, str]:
+    """The signs right before a number, and the word before them in lower case."""
+    last = _LAST.match(before[::-1])
+    assert last is not None, "both may be empty"
+    return last[1], last[2][::-1].lower()
 
 
 def _is_told(before: str) -> bool:
@@ -178,7 +229,7 @@ def _is_told(before: str) -> bool:
     low = before.lower()
     if not any(hint in low for hint in _HINTS):
         return False
-    return bool(_CHAT.search(before) or (_SAYS_PHONE.search(before) and not _URL.search(before)))
+    return bool(_CHAT.search(before) or (_SAYS_PHONE.search(before) and not _in_url(before)))
 
 
 def _pieces(text: str, start: int, run: str) -> list[tuple[int, int]]:
@@ -198,7 +249,11 @@ def _pieces(text: str, start: int, run: str) -> list[tuple[int, int]]:
 
 def _glued(text: str, plus: int) -> bool:
     """Whether a plus sign adds something to what stands before it."""
-    return plus > 0 and (text[plus - 1].isalnum() or text[plus - 1] in "_)]+$") and not _CHAT.search(text[:plus][-20:])
+    return (
+        plus > 0
+        and (text[plus - 1].isalnum() or text[plus - 1] in "_)]+$")
+        and not _CHAT.search(text[max(0, plus - 20) : plus])
+    )
 
 
 def _stands_alone(text: str, start: int, end: int, *, inside: bool = False) -> bool:
@@ -221,7 +276,7 @@ def _told(run: str) -> int:
 
 def _sizes(run: str) -> Iterator[int]:
     """The run whole, and without its last groups, as long as it may be a number."""
-    size = len(run)
+    size = min(len(run), _LONGEST)
     while size:
         digits = sum(c.isdigit() for c in run[:size])
         if digits < _ENOUGH:
@@ -258,6 +313,11 @@ def _phonenumbers() -> Any:
 
 def _valid(number: str, region: str | None) -> bool:
     """Whether a number has been given out in a region (null: in the country that it names)."""
+    return _is_given_out("".join(c for c in number if c.isdigit() or c == "+"), region)
+
+
+@lru_cache(1 << 12)
+def _is_given_out(number: str, region: str | None) -> bool:
     library = _phonenumbers()
     try:
         parsed = library.parse(number, region)

@@ -12,6 +12,7 @@ by RE2; the others are read by Python, until nothing changes: a second run finds
 A redacting source is redacted in its other fields, too: see `pseudonym`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from datapipe.edits.replace import rewritten
 from datapipe.keyed import canonical
 
 Rewrite = Callable[[str], str]
+LOGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@(?=[^/?#\s@])")  # of a URL: who asks is not where
+TAIL = re.compile(r"~[0-9a-f]{16}$")
 
 
 @dataclass(frozen=True)
@@ -95,4 +98,17 @@ def pseudonym(name: str, value: str, by: Sequence[Redaction]) -> str:
     new = new[len(head) :] if new.startswith(head) else redacted(value, by)
     if new == value:
         return value
+    if login := LOGIN.match(value):  # `joe@host` is an address as a whole, and a URL keeps its host
+        new = f"{login[1]}{REDACTIONS['redact_email'].placeholder}@{redacted(value[login.end() :], by)}"
     return f"{new}~{xxhash.xxh3_64_hexdigest(canonical(['redact', None, value]))}"
+
+
+def without_pseudonym(value: str) -> str:
+    """A field's value without what redaction put into it: login, placeholders, the hash at its end."""
+    placeholders = [redaction.placeholder for redaction in REDACTIONS.values()]
+    if not any(placeholder in value for placeholder in placeholders):
+        return value
+    value = TAIL.sub("", value).replace(f"://{REDACTIONS['redact_email'].placeholder}@", "://")
+    for placeholder in placeholders:
+        value = value.replace(placeholder, "")
+    return value

@@ -19,8 +19,8 @@ PAD = 16  # bytes that are read, and written, beyond the last word
 def join(text, offsets, page, entry, letters, starts, places):
     """
     Writes the words of all documents end to end to `letters` (uint8, PAD more than the text has bytes), where each
-    begins there to `starts` (int64), and the number of the first word of each document to `places`
-    (int64[documents + 1]).
+    begins there to `starts` (uint32, or uint64 for texts that need it), and the number of the first word of each
+    document to `places` (int64[documents + 1]).
     Word i, the last one too, is letters[starts[i]:starts[i + 1]].  Room in starts: (bytes + documents) / 2 + 2.
     """
     filled, words = ZERO, ZERO
@@ -81,6 +81,20 @@ def points(text, start, end):
     for i in range(start, end):
         count += np.uint64(text[i] & np.uint8(0xC0) != 0x80)
     return np.int64(count)
+
+
+@kernel
+def same(letters, other, start, stop):
+    """Whether letters[start:stop] are the bytes from `other` on; eight a step."""
+    while start + EIGHT <= stop:
+        if load8(letters, other) != load8(letters, start):
+            return False
+        start += EIGHT
+        other += EIGHT
+    while start < stop and letters[other] == letters[start]:
+        start += ONE
+        other += ONE
+    return start == stop
 
 
 @kernel

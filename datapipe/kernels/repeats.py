@@ -9,7 +9,7 @@ import numpy as np
 
 from datapipe.kernels.jit import kernel
 from datapipe.kernels.joined import EIGHT, ONE, ONES, TOPS, first_of, points
-from datapipe.kernels.ngrams import SMALLEST, bits_for, met
+from datapipe.kernels.ngrams import SMALLEST, TWO, bits_for, met
 from datapipe.kernels.unicode import WHITE, decode, lookup
 from datapipe.kernels.xxh64 import P1, ZERO, load8, xxh64
 
@@ -27,6 +27,7 @@ NEWLINES = np.uint64(0x0A0A0A0A0A0A0A0A)
     SAME_FILLED_POINTS,  # code points of lines seen before that are not blank
 ) = range(10)
 MEASURES = 10
+AT_FIRST = 1 << 16  # lines and paragraphs that a table has room for before it grows
 
 
 @kernel
@@ -79,6 +80,16 @@ def _newline(text, at, end):
 
 
 @kernel
+def _grown(table, bits):
+    """A set of hashes (see ngrams.met) of twice the size."""
+    wider = np.zeros(TWO << bits, np.uint64)
+    for key in table[: ONE << bits]:
+        if key != ZERO:
+            met(wider, bits + ONE, key)
+    return wider
+
+
+@kernel
 def measure(text, offsets, page, entry, out):
     """Into out[d] (int64[MEASURES], 0 before) for each document: the counts named above."""
     table = np.zeros(1 << SMALLEST, np.uint64)  # lines and paragraphs, these with P1 in their hashes
@@ -94,7 +105,7 @@ def measure(text, offsets, page, entry, out):
         low = _after_space(text, first, end, page, entry)
         high = _before_space(text, low, end, page, entry)
         row[FILLED] = np.int64(low < end)
-        bits = bits_for(breaks + breaks // np.uint64(2) + np.uint64(2))
+        bits = bits_for(min(breaks + breaks // TWO + TWO, np.uint64(AT_FIRST)))
         if len(table) < ONE << bits:
             table = np.zeros(ONE << bits, np.uint64)
         else:
@@ -104,6 +115,10 @@ def measure(text, offsets, page, entry, out):
         lines, paragraphs, at, paragraph = 0, 1, first, low
         row[SAME_LINES] = opening & closing
         while at < end:
+            different = lines + paragraphs - row[SAME_LINES] - row[SAME_PARAGRAPHS]
+            if np.uint64(4 * (different + 2)) > np.uint64(3) << bits:
+                table = _grown(table, bits)
+                bits += ONE
             stop = _newline(text, at, end)
             if stop > at:
                 lines += 1

@@ -233,6 +233,9 @@ def _extra(place: Place, name: str, judged: Sequence[str], parts: Readable) -> I
     missing = [source for source in judged if source not in having]
     if not having:
         extras = dict.fromkeys(extra for source in parts.sources.values() for extra in source.extra)
+        if name == LANG_SCORE:
+            yield place, "is what a language model gives; name one at the top level: language: {model: lid.176.ftz}"
+            return
         yield place, f"no such signal or extra field; {instead(name, [*SIGNALS, *extras])}"
     elif missing:
         only = f"only: {{source: [{', '.join(having)}]}}"

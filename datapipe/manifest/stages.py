@@ -101,10 +101,13 @@ class Filter(Entry):
         if name not in presets.names():
             raise refused(f"no such preset; there are {', '.join(presets.names())}", "preset")
         preset = presets.load(name)
+        for key, bound in cast("dict[str, Any]", keep).items():
+            if bound is None and key not in preset.keep:
+                raise refused(f"{key}: preset {name} has no such bound to take away", "keep")
         laid: dict[str, Any] = {**preset.keep, **cast("dict[str, Any]", keep)}
         languages = written.get("languages")
         return written | {
-            "keep": {key: bound for key, bound in laid.items() if bound is not None or key not in preset.keep},
+            "keep": {key: bound for key, bound in laid.items() if bound is not None},
             "languages": list(preset.languages) if languages is None else languages,
         }
 
@@ -117,6 +120,13 @@ class Filter(Entry):
                 what = "`lang` is bounded by `in: [...]`" if name == LANG else "`in` is for `lang` alone"
                 raise refused(f"{name}: {what}", "keep")
         return self
+
+    @model_serializer(mode="wrap")
+    def _with_what_was_taken_away(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A bound of the preset that was taken away is null, as it was written: else it would come back when read."""
+        found = written(self)
+        gone = [name for name in presets.load(self.preset).keep if name not in self.keep] if self.preset else []
+        return found | {"keep": found["keep"] | dict.fromkeys(gone)}
 
     @property
     def numbers(self) -> dict[str, Bound]:

@@ -53,8 +53,8 @@ class Unreadable:
         return f"is {self.form}; {self.remedy}{inside}"
 
 
-def look(path: Path, most: int) -> Sample | Unreadable:
-    """A look into a file, or why it cannot be read as a source."""
+def look(path: Path, most: int, among: int = 1) -> Sample | Unreadable:
+    """A look into one of so many files, or why it cannot be read as a source."""
     kind, codec = files.kind(path.name, "auto")
     if path.stat().st_size == 0 and (kind == "parquet" or codec):
         return Unreadable(path, "an empty file", "get it again, or remove it")
@@ -65,7 +65,7 @@ def look(path: Path, most: int) -> Sample | Unreadable:
         return form
     if kind == "text" and _is_jsonl(path, beginning):
         kind = "jsonl"
-    sample = take(path, kind, most)
+    sample = take(path, kind, most, among)
     return _refused(sample, beginning) or sample
 
 

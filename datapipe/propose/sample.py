@@ -1,8 +1,9 @@
 """
 A bounded look into one file: records from its beginning and from places spread over it, as the readers see them.
 
-A plain file is entered at several places, a compressed one is expanded up to a bound, of Parquet a few row groups
-are read.  What a record is, which bytes are its encoding and why one is unreadable, the readers decide.
+A plain file is entered at several places, a compressed one is expanded whole where that takes a few seconds, else up
+to a bound, of Parquet a few row groups are read.  What a record is, which bytes are its encoding and why one is
+unreadable, the readers decide.
 """
 
 import itertools
@@ -26,7 +27,11 @@ T = TypeVar("T")
 RECORDS = 1000  # of a file
 TEXT = 16_000_000  # bytes of text that are looked at in a file
 PIECE = 1_000_000  # bytes of text looked at in one place
-PLACES = 8  # of a plain file
+PLACES = 8  # of a plain file, at least as many of one that is expanded whole
+# bytes of compressed files that are expanded whole, all of a source and one: ten seconds and four at most, about
+ALL = {"zstd": 256_000_000, "gzip": 256_000_000, "xz": 64_000_000, "bz2": 16_000_000}
+ONE = {"zstd": 64_000_000, "gzip": 64_000_000, "xz": 16_000_000, "bz2": 4_000_000}
+EXPANDED = 1_000_000_000  # bytes of text of one
 GROUPS = 4  # row groups of a Parquet file
 RUN = 10  # records that follow each other in a sample
 ROWS = 250  # of each
@@ -49,6 +54,7 @@ class Sample:
     repeated: set[str] = field(default_factory=set)  # names that a record gave twice
     columns: Sequence[str] = ()  # of formats that have a header
     whole: bool = True  # nothing was left out
+    first: int | None = None  # where only its beginning was looked at: how many records that has
     damage: str | None = None  # how the compressed data ends wrongly
     encoding: str | None = None  # where it is not UTF-8
 
@@ -59,16 +65,19 @@ class Sample:
 
 
 class Bounded:
-    """Chunks up to a number of bytes; `cut` tells whether there were more."""
+    """Chunks up to a number of bytes, and to a line of more than TEXT of them; `cut` tells whether there were more."""
 
     def __init__(self, chunks: Iterable[bytes], most: int):
         self.chunks, self.left, self.cut = chunks, most, False
 
     def __iter__(self) -> Iterator[bytes]:
+        line = 0
         for chunk in self.chunks:
-            if self.left <= 0:
+            if self.left <= 0 or line > TEXT:
                 self.cut = True
                 return
+            end = chunk.rfind(b"\n") + 1
+            line = len(chunk) - end if end else line + len(chunk)
             yield chunk[: self.left]
             self.cut = len(chunk) > self.left
             self.left -= len(chunk)
@@ -89,8 +98,8 @@ def head(path: Path, codec: str | None, most: int) -> tuple[bytes, str | None]:
     return bytes(found), None
 
 
-def take(path: Path, format: str, most: int = RECORDS) -> Sample:  # noqa: A002  the manifest's word
-    """A look into a file, as `format` reads it; at most that many records."""
+def take(path: Path, format: str, most: int = RECORDS, among: int = 1) -> Sample:  # noqa: A002  the manifest's word
+    """A look into one of so many files, as `format` reads it; at most that many records."""
     kind, codec = files.kind(path.name, format)
     sample = Sample(path, kind, codec, path.stat().st_size)
     match kind:
@@ -101,7 +110,7 @@ def take(path: Path, format: str, most: int = RECORDS) -> Sample:  # noqa: A002 
         case "csv":
             _csv(sample, _stream(sample), most)
         case _:
-            _jsonl(sample, _places(sample), most)
+            _jsonl(sample, _places(sample, among), most)
     return sample
 
 
@@ -143,11 +152,40 @@ def _stream(sample: Sample) -> Iterator[Block]:
                 yield block
     except Damage as damage:
         sample.damage = str(damage)
-    sample.whole = sample.whole and not bounded.cut
+    if bounded.cut:
+        sample.whole, sample.first = False, 0
 
 
-def _places(sample: Sample) -> Iterator[Block]:
-    """Blocks of JSON lines: of a large plain file those at PLACES places, else of the stream."""
+def _spread(sample: Sample) -> list[Block]:
+    """At most 2 * PLACES blocks in even distances over a text, the first among them; the text is expanded once."""
+    bounded = Bounded(Expanded(sample.path, sample.codec, NO_LIMIT), EXPANDED)
+    kept: list[Block] = []
+    step = 1
+    try:
+        for number, block in enumerate(blocks(iter(bounded), Place(0, 1), size=PIECE)):
+            if number % step:
+                sample.whole = False
+                continue
+            if len(kept) == 2 * PLACES:
+                kept, step = kept[::2], 2 * step
+                sample.whole = False
+            if number % step == 0:
+                kept.append(block)
+    except Damage as damage:
+        sample.damage = str(damage)
+    if bounded.cut:
+        last = kept.pop()
+        data = last.data[: last.data.rfind(b"\n") + 1]
+        sample.whole, sample.first = False, last.line + data.count(b"\n") - 1
+        kept.append(Block(data, last.offset, last.line))
+    return kept
+
+
+def _places(sample: Sample, among: int) -> Iterator[Block]:
+    """Blocks of JSON lines: of a large file those at several places, where these can be reached, else of the stream."""
+    if sample.codec is not None and sample.bytes <= min(ONE[sample.codec], ALL[sample.codec] // among):
+        yield from _spread(sample)
+        return
     if sample.codec is not None or sample.bytes <= TEXT:
         yield from _stream(sample)
         return
@@ -167,6 +205,7 @@ def _places(sample: Sample) -> Iterator[Block]:
 
 def _jsonl(sample: Sample, pieces: Iterator[Block], most: int) -> None:
     lines: list[bytes] = []
+    seen = 0
     for block in pieces:
         if block.offset == 0 and (encoding := utf_other(block.data[:4])):
             sample.encoding = encoding
@@ -175,6 +214,8 @@ def _jsonl(sample: Sample, pieces: Iterator[Block], most: int) -> None:
         kept = runs(found, most)
         sample.whole = sample.whole and len(kept) == len(found)
         lines += kept
+        seen += len(found)
+    sample.first = max(sample.first, seen) if sample.first is not None else None
     kept = runs(lines, most)
     sample.whole = sample.whole and len(kept) == len(lines)
     for line in kept:
@@ -222,6 +263,7 @@ def _csv(sample: Sample, pieces: Iterator[Block], most: int) -> None:
         refused = rows.refused if sample.whole else rows.refused[:-1]  # the bound may have cut the last one
         sample.unreadable.update(one.reason for one in refused)
         found += [dict(zip(asked, values, strict=True)) for values in zip(*rows.extra.values(), strict=True)]
+    sample.first = len(found) if sample.first is not None else None
     kept = runs(found, most)
     sample.whole = sample.whole and len(kept) == len(found)
     for record in kept:
@@ -235,6 +277,7 @@ def _parquet(sample: Sample, most: int) -> None:
             groups = thin(range(file.num_row_groups), GROUPS)
             rows = min(ROWS, most // max(1, len(groups)))
             sample.whole = file.metadata.num_rows <= rows * len(groups) and len(groups) == file.num_row_groups
+            sample.first = rows if len(groups) == 1 and not sample.whole else None
             for group in groups:
                 batch = next(file.iter_batches(rows, [group], use_threads=False), None)
                 rows_in = file.metadata.row_group(group).num_rows

@@ -179,7 +179,7 @@ def _looked(unit: Unit, found: Found) -> list[Sample]:
     most = min(RECORDS, max(RECORDS // 10, MOST_RECORDS // max(1, len(some))))
     samples: list[Sample] = []
     for path in some:
-        looked = look(path, most)
+        looked = look(path, most, len(some))
         if isinstance(looked, Unreadable):
             found.unreadable.append(looked)
         else:

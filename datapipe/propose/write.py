@@ -209,9 +209,11 @@ def _files(samples: Sequence[Sample], source: Source) -> str:
     looked = "all" if whole else "a sample of"
     form = samples[0].format + (f" in {', '.join(codecs)}" if codecs else "")
     what = "documents" if _is_text(source) else "records"
-    return (
-        f"{count:,} {'file' if count == 1 else 'files'} of {form}, {_bytes(total)}; {looked} {_looked(source):,} {what}"
-    )
+    number = f"{count:,} {'file' if count == 1 else 'files'}"
+    heads = [sample.first for sample in samples if sample.first is not None]
+    begin = f", {len(heads):,} of {len(samples):,} files" if len(heads) < len(samples) else ""
+    first = f" from the first {sum(heads):,}{begin}: it stands for the beginning alone" if heads else ""
+    return f"{number} of {form}, {_bytes(total)}; {looked} {_looked(source):,} {what}{first}"
 
 
 def _bytes(count: int) -> str:

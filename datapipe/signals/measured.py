@@ -10,6 +10,7 @@ import pyarrow as pa
 from datapipe import text
 
 Count = Callable[["Measured"], Any]
+LARGE = 1 << 23  # bytes of text from which on what signals share is not kept longer than it must be
 
 
 class Measured:
@@ -18,6 +19,7 @@ class Measured:
     def __init__(self, texts: pa.Array) -> None:
         self.texts = texts
         self._made: dict[Count, Any] = {}
+        self._wide: Count | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -27,11 +29,30 @@ class Measured:
         """The bytes of the texts and their n + 1 offsets (text.buffers)."""
         return text.buffers(self.texts)
 
+    @cached_property
+    def large(self) -> bool:
+        offsets = self.buffers[1]
+        return bool(offsets[-1] - offsets[0] >= LARGE)
+
     def of(self, count: Count) -> Any:
         """What `count(self)` gives, counted at the first asking."""
         if count not in self._made:
             self._made[count] = count(self)
         return self._made[count]
+
+    def wide(self, count: Count) -> Any:
+        """
+        The same for what takes several bytes per byte of text: of a large text only one such thing is kept, until
+        another is asked for.
+        """
+        if self.large and self._wide not in (None, count):
+            self._made.pop(self._wide, None)
+        self._wide = count
+        return self.of(count)
+
+    def forget(self, count: Count) -> None:
+        """It is counted anew when it is asked for again."""
+        self._made.pop(count, None)
 
 
 def measured(texts: pa.Array | Measured) -> Measured:

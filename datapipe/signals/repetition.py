@@ -9,7 +9,6 @@ units, which say as much of a language written without blanks.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -73,57 +72,67 @@ def char_dup_ratio(texts: pa.Array | Measured) -> pa.Array:
 # --- n-grams of words ------------------------------------------------------------------------------------------
 
 
-class _Words(NamedTuple):
+def _place_of(size: int) -> type[np.unsignedinteger]:
+    """What holds a place among so many."""
+    return np.uint32 if size < 1 << 32 else np.uint64
+
+
+class _Kept:
+    """
+    Positions of the batch that may begin a run seen before, those of text d kept[places[d]:places[d + 1]]; for runs of
+    `n`, 0 as long as nobody asked.
+    """
+
+    def __init__(self, count: int, texts: int) -> None:
+        self.kept, self.places, self.n = np.empty(count + 1, _place_of(count)), np.empty(texts + 1, np.int64), 0
+
+    def table(self) -> np.ndarray:
+        """Scratch for a walk; memory is taken as it is filled."""
+        return np.zeros(ngrams.slots_for(np.diff(self.places).max(initial=0)), self.kept.dtype)
+
+
+class _Words:
     """Word i is letters[starts[i]:starts[i + 1]]; text d has the words places[d]:places[d + 1]."""
 
-    letters: np.ndarray
-    starts: np.ndarray
-    places: np.ndarray
+    def __init__(self, batch: Measured) -> None:
+        data, offsets = batch.buffers
+        page, entry, *_ = unicode.tables()
+        size = int(offsets[-1] - offsets[0])
+        self.letters = np.empty(size + joined.PAD, np.uint8)
+        starts = np.empty((size + len(batch)) // 2 + 2, _place_of(size))
+        self.places = np.empty(len(batch) + 1, np.int64)
+        joined.join(data, offsets, page, entry, self.letters, starts, self.places)
+        self.starts = starts[: self.places[-1] + 1]
+        self._kept = _Kept(len(self.starts), len(batch))
+
+    def kept(self, n: int) -> _Kept:
+        """For runs of n words: narrowed from those for shorter ones, in place."""
+        found = self._kept
+        if not DUP[0] <= found.n <= n:
+            ngrams.narrow_words(self.letters, self.starts, self.places, found.kept, found.places)
+            found.n = DUP[0]
+        while found.n < n:
+            found.n += 1
+            ngrams.narrower(self.letters, self.starts, self.places, found.kept, found.places, found.n)
+        return found
 
 
-class _Kept(NamedTuple):
-    """Positions that may begin a run seen before: as ngrams.narrow_words writes them."""
-
-    kept: np.ndarray
-    places: np.ndarray
-
-
-def _words(batch: Measured) -> _Words:
-    data, offsets = batch.buffers
-    page, entry, *_ = unicode.tables()
-    size = int(offsets[-1] - offsets[0])
-    letters = np.empty(size + joined.PAD, np.uint8)
-    starts, places = np.empty((size + len(batch)) // 2 + 2, np.int64), np.empty(len(batch) + 1, np.int64)
-    joined.join(data, offsets, page, entry, letters, starts, places)
-    return _Words(letters, starts[: places[-1] + 1], places)
-
-
-def _kept_words(batch: Measured, n: int) -> _Kept:
-    letters, starts, places = batch.of(_words)
-    if n == DUP[0]:
-        kept, kept_places = _room(places, len(starts))
-        ngrams.narrow_words(letters, starts, places, kept, kept_places)
-    else:
-        before = batch.of(_KEPT_WORDS[n - 1])
-        kept, kept_places = _room(places, len(before.kept))
-        ngrams.narrower(letters, starts, places, before.kept, before.places, n, kept, kept_places)
-    return _Kept(kept[: kept_places[-1]], kept_places)
-
-
-def _room(places: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.empty(most + 1, np.int64), np.empty(len(places), np.int64)
+def _wanted(places: np.ndarray, count: int) -> np.ndarray:
+    """Scratch for ngrams.grams."""
+    return np.empty(np.diff(places).max(initial=0) + 1, _place_of(count))
 
 
 def _word_tops(batch: Measured) -> dict[int, np.ndarray]:
     """n -> code points of the most frequent n-gram of each text, times its count."""
-    letters, starts, places = batch.of(_words)
-    hashes = np.empty(len(starts) - 1, np.uint64)
-    joined.word_hashes(letters, starts, hashes)
+    words: _Words = batch.wide(_Words)
+    hashes = np.empty(len(words.starts) - 1, np.uint64)
+    joined.word_hashes(words.letters, words.starts, hashes)
+    wanted = _wanted(words.places, len(hashes))
     found: dict[int, np.ndarray] = {}
     for n in TOP:
         tops, out = np.empty((len(batch), 2), np.int64), np.empty(len(batch), np.int64)
-        ngrams.grams(places, n, hashes, tops)
-        ngrams.gram_points(letters, starts, tops, n, out)
+        ngrams.grams(words.places, n, hashes, wanted, tops)
+        ngrams.gram_points(words.letters, words.starts, tops, n, out)
         found[n] = out * tops[:, 1]
     return found
 
@@ -147,49 +156,49 @@ def _dup_char(texts: pa.Array | Measured, n: int) -> pa.Array:
     their words joined without blanks are; the walk goes on behind one that was seen, and else at the next word.
     """
     batch = measured(texts)
-    out = np.empty(len(batch), np.int64)
-    letters, starts, _ = batch.of(_words)
-    kept, kept_places = batch.of(_KEPT_WORDS[n])
-    ngrams.walk_words(letters, starts, kept, kept_places, n, out)
+    words: _Words = batch.wide(_Words)
+    runs, out = words.kept(n), np.empty(len(batch), np.int64)
+    ngrams.walk_words(words.letters, words.starts, runs.kept, runs.places, n, runs.table(), out)
     return ratio(out, _points(batch))
 
 
 # --- n-grams of units ------------------------------------------------------------------------------------------
 
 
-class _Units(NamedTuple):
-    """Text d has the units places[d]:places[d + 1]."""
+class _Units:
+    """Text d has the units places[d]:places[d + 1]; no hash is 0."""
 
-    places: np.ndarray
-    hashes: np.ndarray
+    def __init__(self, batch: Measured) -> None:
+        self.places, self.hashes = text.unit_hashes(batch.texts)
+        np.maximum(self.hashes, 1, out=self.hashes)
+        self._kept = _Kept(len(self.hashes), len(batch))
 
-    @property
-    def counts(self) -> np.ndarray:
-        return np.diff(self.places)
+    def kept(self) -> _Kept:
+        """For runs of any n."""
+        found = self._kept
+        if not found.n:
+            ngrams.narrow_units(self.hashes, self.places, found.kept, found.places)
+            found.n = DUP[0]
+        return found
 
 
-def _units(batch: Measured) -> _Units:
-    places, hashes, _, _ = text.units(batch.texts)
-    return _Units(places, np.maximum(hashes, 1))
+def _unit_counts(batch: Measured) -> np.ndarray:
+    return np.diff(batch.wide(_Units).places)
 
 
 def _unit_tops(batch: Measured) -> dict[int, np.ndarray]:
     """n -> units in the most frequent n-gram of each text."""
-    places, units = batch.of(_units)
-    hashes = units.copy()
+    units, _ = batch.wide(_Units), batch.of(_unit_counts)
+    if batch.large:
+        batch.forget(_Units)  # its hashes are written over
+    hashes = units.hashes if batch.large else units.hashes.copy()
+    wanted = _wanted(units.places, len(hashes))
     found: dict[int, np.ndarray] = {}
     for n in TOP:
         tops, found[n] = np.empty((len(batch), 2), np.int64), np.empty(len(batch), np.int64)
-        ngrams.grams(places, n, hashes, tops)
-        ngrams.covered(places, n, hashes, tops, found[n])
+        ngrams.grams(units.places, n, hashes, wanted, tops)
+        ngrams.covered(units.places, n, hashes, tops, found[n])
     return found
-
-
-def _kept_units(batch: Measured) -> _Kept:
-    places, hashes = batch.of(_units)
-    kept, kept_places = _room(places, len(hashes))
-    ngrams.narrow_units(hashes, places, kept, kept_places)
-    return _Kept(kept[: kept_places[-1]], kept_places)
 
 
 def _top_unit(texts: pa.Array | Measured, n: int) -> pa.Array:
@@ -198,27 +207,25 @@ def _top_unit(texts: pa.Array | Measured, n: int) -> pa.Array:
     n-gram comes twice, null without units.
     """
     batch = measured(texts)
-    return ratio(batch.of(_unit_tops)[n], batch.of(_units).counts)
+    return ratio(batch.of(_unit_tops)[n], batch.of(_unit_counts))
 
 
 def _dup_unit(texts: pa.Array | Measured, n: int) -> pa.Array:
     """The share of units in n-grams seen before, by the walk of dup_*_char_frac; null without units."""
     batch = measured(texts)
-    units, (kept, kept_places) = batch.of(_units), batch.of(_kept_units)
-    out = np.empty(len(batch), np.int64)
-    ngrams.walk_units(units.hashes, units.places, kept, kept_places, n, out)
-    return ratio(out, units.counts)
+    units: _Units = batch.wide(_Units)
+    runs, out = units.kept(), np.empty(len(batch), np.int64)
+    ngrams.walk_units(units.hashes, units.places, runs.kept, runs.places, n, runs.table(), out)
+    return ratio(out, batch.of(_unit_counts))
 
 
 def distinct_unit_ratio(texts: pa.Array | Measured) -> pa.Array:
     """Distinct units, as a share of all; null without units."""
-    units = measured(texts).of(_units)
-    out = np.empty(len(units.places) - 1, np.int64)
+    batch = measured(texts)
+    units, out = batch.wide(_Units), np.empty(len(batch), np.int64)
     ngrams.distinct(units.places, units.hashes, out)
-    return ratio(out, units.counts)
+    return ratio(out, batch.of(_unit_counts))
 
-
-_KEPT_WORDS: Mapping[int, Callable[[Measured], _Kept]] = {n: partial(_kept_words, n=n) for n in DUP}
 
 SIGNALS: Mapping[str, Callable[[pa.Array | Measured], pa.Array]] = {
     "dup_para_frac": dup_para_frac,

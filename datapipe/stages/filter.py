@@ -17,7 +17,7 @@ from datapipe.documents import DROPS, Documents, Verdict, shown
 from datapipe.errors import ManifestError
 from datapipe.keyed import canonical
 from datapipe.manifest import LANG, Bound, Filter
-from datapipe.scope import condition, without_language
+from datapipe.scope import condition, tag, without_language
 from datapipe.stages.signal_units import read_signals, signals_of
 
 FAILED = pa.schema(
@@ -82,7 +82,7 @@ def _rules(name: str, bound: Bound, column: pa.ChunkedArray) -> Iterator[tuple[s
     null = column.is_null().to_numpy()
     if bound.in_ is not None:
         none = np.full(len(column), np.nan)
-        listed = np.isin(column.fill_null("").to_numpy().astype(str), bound.in_)
+        listed = np.isin(column.fill_null("").to_numpy().astype(object), bound.in_)
         yield f"{name} is null", null, none
         yield f"{name} not in {', '.join(bound.in_)}", ~listed & ~null, none
         return
@@ -98,7 +98,8 @@ def _refuse_foreign(spec: Filter, docs: Documents, where: str, unlabelled: Colle
     """ManifestError where bounds made for English would judge a source that is written in another script."""
     named = spec.only.source if spec.only else ()
     suspects = {source for source in unlabelled if source not in named}
-    if not spec.languages or not ENGLISH & set(spec.languages) or not suspects:
+    english = any(tag(language).split("-")[0] in ENGLISH for language in spec.languages or ())
+    if not english or not suspects:
         return
     letters: dict[str, np.ndarray] = {}
     found = signals_of(docs, LETTERS, suspects)
@@ -113,14 +114,16 @@ def _refuse_foreign(spec: Filter, docs: Documents, where: str, unlabelled: Colle
 
 def refuse_foreign(spec: Filter, letters: Mapping[str, tuple[int, int]]) -> None:
     """The same of sources without a language that `only` does not name: letters, and Latin ones among them, of each."""
-    for source, (every, latin) in sorted(letters.items()):
-        if every - latin > FOREIGN * every:
-            what = f"preset {spec.preset} is" if spec.preset else "a filter's bounds are"
-            raise ManifestError(
-                f"{what} made for {', '.join(spec.languages or ())}, and source {source} names no language: "
-                f"{1 - latin / every:.0%} of its letters are not Latin; map its `lang` under fields, name a model "
-                f"(language: {{model: ...}}), or if the rules are meant for it, say so: only: {{source: [{source}]}}"
-            )
+    what = f"preset {spec.preset} is" if spec.preset else "a filter's bounds are"
+    told = [
+        f"{what} made for {', '.join(spec.languages or ())}, and source {source} names no language: "
+        f"{1 - latin / every:.0%} of its letters are not Latin; map its `lang` under fields, name a model "
+        f"(language: {{model: ...}}), or if the rules are meant for it, say so: only: {{source: [{source}]}}"
+        for source, (every, latin) in sorted(letters.items())
+        if every - latin > FOREIGN * every
+    ]
+    if told:
+        raise ManifestError("\n".join(told))
 
 
 def _languages(docs: Documents, part: int, where: str) -> pa.ChunkedArray:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from datapipe import urls
 from datapipe.documents import Documents, Verdict, sql
+from datapipe.edits.redact import TAIL, without_pseudonym
 from datapipe.keyed import canonical
 from datapipe.lists import Listing
 from datapipe.manifest import UrlFilter
@@ -47,7 +48,10 @@ Row = tuple[int, int, str, float | None, str]  # of WORDS
 
 
 def judge(spec: UrlFilter, docs: Documents) -> Verdict:
-    """Drops: every rule that a document's URL breaks.  A document without a URL is not judged."""
+    """
+    Drops: every rule that a document's URL breaks.  A document without a URL is not judged, nor is one of a redacting
+    source whose host was an address.
+    """
     db, lists = docs.work.db, docs.lists[spec]
     db.execute(TABLES)
     words = _Words.of(spec, lists, _prepare(docs, lists))
@@ -88,7 +92,16 @@ def _found(spec: UrlFilter, docs: Documents, scope: str) -> Iterator[list[tuple[
         rows, names = docs.alive(part, scope)
         for here, values in field_values(part, spec.field, rows) if len(rows) else ():
             pairs = zip(names[rows.searchsorted(here)].tolist(), values.to_pylist(), strict=True)
-            yield [(doc, url) for doc, url in pairs if url and url.strip()]
+            yield [(doc, plain) for doc, url in pairs if url and (plain := _plain(url))]
+
+
+def _plain(url: str) -> str | None:
+    """A URL as it was but for what a redaction took; null where that was its host, or nothing is left."""
+    url = url.strip()
+    plain = without_pseudonym(url)
+    # asked with the placeholder in it: without one `http:///x` is read as browsers do, and its path as a host
+    gone = plain != url and urls.split(TAIL.sub("", url))[0] is None
+    return None if gone else plain or None
 
 
 def _look_up(docs: Documents, found: Sequence[tuple[int, str]], words: "_Words") -> None:
