@@ -8,7 +8,8 @@ from datapipe.keyed import stage_name
 from datapipe.manifest import Holdout, Manifest
 
 RULES = 3  # that a message names
-REMOVED = "(place > 0 or rule = 'no text after edits')"  # what admission leaves out by snapshot is what was asked
+EMPTIED = "no text after edits"  # the rule of read/admit.sql
+REMOVED = f"(place > 0 or rule = '{EMPTIED}')"  # what admission leaves out by snapshot is what was asked
 LEAST = 10  # documents that pass whatever their share is: small sources must not trip an alarm by chance
 
 
@@ -37,12 +38,12 @@ def _removed(docs: Documents, manifest: Manifest) -> list[str]:
 def emptied(docs: Documents) -> tuple[str, ...]:
     """A sentence for each source of which edits left nothing in a striking share of the documents."""
     rows = docs.work.db.execute(
-        "select source, count(*) filter (rule = 'no text after edits') as n, count(*) from documents "
+        f"select source, count(*) filter (rule = '{EMPTIED}') as n, count(*) from documents "
         "group by source order by source"
     ).fetchall()
     return tuple(
         f"source {source}: its edits leave no text in {n:,} of {whole:,} documents ({percent(n, whole)}); "
-        "`datapipe show --dropped 'no text after edits'` lists them"
+        f"`datapipe show --dropped '{EMPTIED}'` lists them"
         for source, n, whole in rows
         if n >= LEAST and n >= STRIKING * whole
     )

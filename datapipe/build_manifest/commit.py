@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from datapipe import __version__
+from datapipe import __version__, collateral
 from datapipe.build_manifest import card, digests, store
 from datapipe.build_manifest.types import (
     BuildManifest,
@@ -40,13 +40,9 @@ from datapipe.units import file_sha256, fsync_folder, library
 LIBRARIES = ("datasketch", "duckdb", "numba", "numpy", "phonenumbers", "pyarrow", "tokenizers", "xxhash")
 
 
-class Report(Protocol):
-    """The books of a stage, as documents.StageReport has them."""
+class Report(collateral.Report, Protocol):
+    """And what its own part of manifest.json says."""
 
-    @property
-    def stage(self) -> str: ...
-    @property
-    def place(self) -> int: ...
     @property
     def entered(self) -> int: ...
     @property
@@ -57,8 +53,6 @@ class Report(Protocol):
     def dropped_by_source(self) -> Mapping[str, Mapping[str, int]]: ...
     @property
     def not_judged(self) -> Mapping[str, int]: ...
-    @property
-    def notes(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
