@@ -7,6 +7,7 @@ them all; a text without units has none.
 
 import numpy as np
 
+from datapipe.kernels.blocks import scratch
 from datapipe.kernels.jit import kernel
 from datapipe.kernels.units import EXPANSION, MOST, STATE, scan
 from datapipe.kernels.xxh64 import P2, START_1, START_4, ZERO, finish, merge, stripe, tail, xxh64, xxh64_words
@@ -114,7 +115,7 @@ def signatures(text, offsets, page, entry, spelled, pool, n, a, b, rows, counts)
     for doc in range(len(counts)):
         largest = max(largest, offsets[doc + 1] - offsets[doc])
     unit = np.empty(EXPANSION * largest + 64, np.uint8)
-    state = np.zeros(STATE, np.int64)
+    state, brief = np.zeros(STATE, np.int64), scratch()
     hashes = np.empty(ROOM + n + MOST, np.uint64)
     starts, ends = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
     shingles, values = np.empty(len(hashes), np.uint64), np.empty(len(hashes), np.uint32)
@@ -132,7 +133,7 @@ def signatures(text, offsets, page, entry, spelled, pool, n, a, b, rows, counts)
         state[:] = 0
         while True:
             at, filled = scan(
-                text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, filled
+                text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, filled, brief
             )
             count = np.int64(filled) - n + 1
             if count > 0:
@@ -163,11 +164,13 @@ def units_of(text, offsets, page, entry, spelled, pool, unit, place, state, coun
     Units of document after document into hashes, starts, ends until they are full; gives how many.  place (int64[2]:
     document, byte; the caller begins with [0, offsets[0]]) and state carry on; counts[d] is raised by the units found.
     """
-    filled, room = np.uint64(0), np.uint64(len(hashes) - MOST)
+    filled, room, brief = np.uint64(0), np.uint64(len(hashes) - MOST), scratch()
     while place[0] < len(counts) and filled < room:
         first, end = np.uint64(offsets[place[0]]), np.uint64(offsets[place[0] + 1])
         before, at = filled, np.uint64(place[1])
-        at, filled = scan(text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, filled)
+        at, filled = scan(
+            text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, filled, brief
+        )
         counts[place[0]] += np.int64(filled - before)
         place[1] = np.int64(at)
         if at == end:

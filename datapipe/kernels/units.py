@@ -10,6 +10,7 @@ part of that sign.
 
 import numpy as np
 
+from datapipe.kernels.blocks import AHEAD, BATCH, BRIEF, DONE, SMALL, flags, hash_brief, leading_zeros, trailing_zeros
 from datapipe.kernels.jit import kernel
 from datapipe.kernels.unicode import (
     CLASS,
@@ -26,11 +27,12 @@ from datapipe.kernels.unicode import (
     decode,
     lookup,
 )
-from datapipe.kernels.xxh64 import xxh64
+from datapipe.kernels.xxh64 import load8, xxh64
 
 MOST = 32  # room that is kept for the units of one code point: the longest folding (U+FDFA) has 18 code points
 EXPANSION = 6  # bytes of a unit for a byte of raw text: at most 5 (U+327C is 3 bytes and folds to 15)
 STROKE = 0x338
+STANDING = ONE << KIND - SIZE  # kind and size, in the Unicode table, of a unit by itself that folds to itself
 
 # What `state` remembers of the unit that is being read, so that a full output can be emptied in the middle of one.
 WITHIN, RAW, LENGTH, START, STOP, LAST, MESSY, OPENED = range(8)
@@ -38,26 +40,73 @@ STATE = 8
 
 
 @kernel
-def scan(text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, filled):
+def scan(text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, filled, brief):
     """
     Finds units in text[at:end] of a document that begins at byte `first`, and writes their hashes, first bytes and
     end bytes (counted from `first`) at index `filled` and on, until the text or the room is at an end.  Gives where
     it stopped, and how many are filled.
 
     text: uint8; at, first, end, filled: uint64; page, entry, spelled, pool: unicode.tables(); unit: uint8 scratch,
-    EXPANSION x bytes of the document + 64; state: int64[STATE], all 0 at the start of a document.
+    EXPANSION x bytes of the document + 64; state: int64[STATE], all 0 at the start of a document;
+    brief: blocks.scratch().  The spelling of a text of one unit is left in unit[:state[LENGTH]], but for words of ASCII
+    and units that stand as they are; there it is 0.
+    """
+    room = np.uint64(len(hashes) - MOST)
+    sizes, rest = brief
+    while at < end and filled < room:
+        base, here = filled, min(room, filled + np.uint64(BATCH))
+        at, filled = _scan(
+            text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, base, here, sizes, rest
+        )
+        hash_brief(hashes[base:], sizes, rest, filled - base)
+    return at, filled
+
+
+@kernel
+def _scan(text, at, first, end, page, entry, spelled, pool, unit, state, hashes, starts, ends, base, room, sizes, rest):
+    """
+    The units of `scan` up to index `room`.  Of most, hashes, and sizes and rest from index `base` on, are given as
+    blocks.hash_brief takes them.
 
     One long function, because it is the hottest: numba hands over an array as seven values, and calls with ten
     arrays made Chinese three times as slow.  The unit being read is text[start:stop] as it lies (raw), or else
     unit[:length]; `within` is REST or ONE, or 0 where there is none.
     """
-    one, room = np.uint64(1), np.uint64(len(hashes) - MOST)
+    one, two, three, eight, filled = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(8), base
     within, raw, length = state[WITHIN], state[RAW], np.uint64(state[LENGTH])
     start, stop = np.uint64(state[START]), np.uint64(state[STOP])
     last, messy, opened = state[LAST], state[MESSY], state[OPENED]
+    safe = np.uint64(len(text))
     while at < end and filled < room:
         byte, here = text[at], at
         if byte < 128:
+            if within == 0 and at + AHEAD <= safe:  # words of a block that end in it, before what is not ASCII
+                words, beyond = flags(text, at)
+                count = min(end - at, np.uint64(64), np.uint64(trailing_zeros(beyond)))
+                cut = count < np.uint64(64)
+                words &= (one << count) - one if cut else ~np.uint64(0)
+                begins, stops = words & ~(words << one), ~words & words << one
+                if cut and at + count < end:
+                    stops &= ~(one << count)
+                if begins > stops:  # the last word goes on
+                    count = np.uint64(63) - np.uint64(leading_zeros(begins))
+                if count > np.uint64(0):
+                    while stops != np.uint64(0):
+                        start, stop = at + np.uint64(trailing_zeros(begins)), at + np.uint64(trailing_zeros(stops))
+                        begins, stops = begins & begins - one, stops & stops - one
+                        size = stop - start
+                        hashes[filled], rest[filled - base] = (
+                            load8(text, start) | SMALL,
+                            load8(text, start + eight) | SMALL,
+                        )
+                        if size >= np.uint64(BRIEF):
+                            hashes[filled], size = xxh64(text, start, stop, 32), DONE
+                        sizes[filled - base] = size
+                        starts[filled], ends[filled] = start - first, stop - first
+                        filled += one
+                    at += count
+                    opened = np.int64(text[at - one] >= 60 and text[at - one] <= 62)  # < = >
+                    continue
             letter = letter_or_digit(byte)
             if within == 0 and letter:
                 while at < end and letter_or_digit(text[at]):
@@ -80,6 +129,30 @@ def scan(text, at, first, end, page, entry, spelled, pool, unit, state, hashes, 
             if 60 <= byte <= 62:
                 kind = OPEN
         else:
+            if within == 0 and byte >> 4 == 14:  # characters of three bytes that are units as they stand, or none
+                alone, point, word = False, np.uint32(0), np.uint32(0)
+                while at + three <= end and filled < room and text[at] >> 4 == 14:
+                    middle = (np.uint32(text[at + one]) & np.uint32(63)) << np.uint32(6)
+                    point = (np.uint32(text[at]) & np.uint32(15)) << np.uint32(12) | middle
+                    point |= np.uint32(text[at + two]) & np.uint32(63)
+                    word = lookup(page, entry, point) >> np.uint32(SIZE) & np.uint32(0xFF)
+                    if word != np.uint32(STANDING) and word != np.uint32(OTHER):
+                        break
+                    alone = word == np.uint32(STANDING)
+                    hashes[filled] = np.uint64(text[at]) | np.uint64(text[at + one]) << eight
+                    hashes[filled] |= np.uint64(text[at + two]) << np.uint64(16)
+                    starts[filled], ends[filled], sizes[filled - base] = at - first, at + three - first, three
+                    filled += np.uint64(alone)
+                    sizes[filled - base] = DONE
+                    at += three
+                if at != here:
+                    opened = 0
+                    if at == end or text[at] < 128 or not alone:
+                        continue
+                    filled -= one  # what follows may be a mark on the last one
+                    sizes[filled - base] = DONE
+                    at -= three
+                    byte, here = text[at], at
             point, size = decode(text, at, end)
             word = lookup(page, entry, point)
             kind = np.int64(word >> np.uint32(KIND) & np.uint32(7))

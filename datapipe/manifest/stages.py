@@ -12,6 +12,7 @@ from datapipe.manifest.values import (
     Count,
     Distinct,
     Listed,
+    NGram,
     Number,
     OpenShare,
     PathText,
@@ -28,6 +29,9 @@ RECALL = 0.99  # of pairs at the threshold, what the bands of near dedup must re
 Preference = Literal["priority", "longest", "shortest", "newest", "oldest"]
 PREFER: tuple[Preference, ...] = ("priority", "longest", "newest")
 OPPOSITES = ({"longest", "shortest"}, {"newest", "oldest"})
+
+Contamination = Literal["adjacent", "solution", "prompt", "near", "variant", "short", "passage"]
+FLAGGED: tuple[Contamination, ...] = ("adjacent", "solution", "prompt", "near", "variant")
 
 
 class Bound(Entry):
@@ -257,7 +261,33 @@ class NearDedup(Entry):
         return self
 
 
-Stage = Filter | UrlFilter | WordFilter | Holdout | ExactDedup | NearDedup
+class Decontaminate(Entry):
+    """
+    Drops training documents that hold examples of eval suites, in part or whole.  Validation documents are counted.
+    """
+
+    LISTS: ClassVar[tuple[str, ...]] = ("suites",)
+
+    stage: Literal["decontaminate"] = Field(description="`decontaminate`")
+    suites: Annotated[Listed[PathText], Field(min_length=1)] = Field(
+        description="files, folders or patterns of eval suites: JSONL, JSON, CSV, TSV, Parquet, Arrow or text, also "
+        "gzipped, in zstd or in tar"
+    )
+    fields: dict[str, Text] = Field(
+        default={},
+        description="part of an example (`prompt`, `choices`, `answer`, `solution`, `tests`, `passage`, `id`, ...) -> "
+        "the field that holds it, where it is not found by itself; `suite:part` speaks of one suite",
+    )
+    n: NGram = Field(default=8, description="units of text in an n-gram; 12 or more in scripts without blanks")
+    classes: Annotated[Distinct[Contamination], Field(min_length=1)] = Field(
+        default=FLAGGED,
+        description="what makes a document leave: `adjacent` a prompt with its answer beside it, `solution` a solution "
+        "or answer alone, `prompt` a prompt alone, `near` one of these nearly, `variant` with other numbers or "
+        "identifiers, `short` a prompt of fewer than n units, `passage` a passage alone",
+    )
+
+
+Stage = Filter | UrlFilter | WordFilter | Holdout | ExactDedup | NearDedup | Decontaminate
 STAGES: dict[str, type[Stage]] = {
     "filter": Filter,
     "url_filter": UrlFilter,
@@ -265,8 +295,9 @@ STAGES: dict[str, type[Stage]] = {
     "holdout": Holdout,
     "exact_dedup": ExactDedup,
     "near_dedup": NearDedup,
+    "decontaminate": Decontaminate,
 }
-LATER_STAGES = {"decontaminate": "drops documents that hold parts of evaluation suites"}
+LATER_STAGES: dict[str, str] = {}  # stage -> what it will do
 
 
 def _tag(value: object) -> str | None:
@@ -281,6 +312,7 @@ AnyStage = Annotated[
     | Annotated[WordFilter, Tag("WordFilter")]
     | Annotated[Holdout, Tag("Holdout")]
     | Annotated[ExactDedup, Tag("ExactDedup")]
-    | Annotated[NearDedup, Tag("NearDedup")],
+    | Annotated[NearDedup, Tag("NearDedup")]
+    | Annotated[Decontaminate, Tag("Decontaminate")],
     Discriminator(_tag, custom_error_type="stage", custom_error_message="no such stage"),
 ]

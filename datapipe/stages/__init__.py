@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from datapipe.documents import Documents, Verdict
-from datapipe.manifest import ExactDedup, Filter, Holdout, NearDedup, Stage, UrlFilter, WordFilter
-from datapipe.stages import exact_dedup, holdout, near_dedup, url_filter, word_filter
+from datapipe.manifest import Decontaminate, ExactDedup, Filter, Holdout, NearDedup, Stage, UrlFilter, WordFilter
+from datapipe.stages import decontaminate, exact_dedup, holdout, near_dedup, url_filter, word_filter
 from datapipe.stages import filter as filters
 
 JUDGES: dict[type, Callable[[Any, Documents], Verdict]] = {
@@ -20,6 +20,7 @@ JUDGES: dict[type, Callable[[Any, Documents], Verdict]] = {
     Holdout: holdout.judge,
     ExactDedup: exact_dedup.judge,
     NearDedup: near_dedup.judge,
+    Decontaminate: decontaminate.judge,
 }
 
 

@@ -1,0 +1,97 @@
+"""Where reports lie: what --out writes, the consumer record of a build, and reading them back."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import zstandard
+
+from datapipe.auditing import tables
+from datapipe.auditing.audit import Audited
+from datapipe.auditing.report import Report, from_json
+from datapipe.build_manifest import consumers, resolve
+from datapipe.errors import DataError, IntegrityError, MachineError, ManifestError
+
+KIND = "audit"
+REPORT = "report.json"
+KEPT = ".report.json.zst"
+
+
+def check(out: Path | None, page: Path | None) -> None:
+    """Before any work: whether --out can be a folder and --report a file; MachineError where neither may be written."""
+    if out and out.exists() and not out.is_dir():
+        raise ManifestError(f"--out {out}: is a file, expected a folder")
+    if page and page.exists() and not page.is_file():  # a device would be replaced by a file
+        raise ManifestError(f"--report {page}: is {'a folder' if page.is_dir() else 'no file'}, expected a file")
+    for folder in filter(None, (out, page and page.parent)):
+        there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            why = "permission denied" if there.is_dir() else "is a file, expected a folder"
+            raise MachineError(f"{there}: cannot be written: {why}")
+
+
+def deliver(made: Audited, builds: Sequence[Path], out: Path | None, page: Path | None) -> None:
+    """Write what was asked for, and a record into each build that was looked through."""
+    try:
+        if out:
+            tables.write(made.report, made.judgements, out)
+            write(made.report, out)
+        if page:
+            from datapipe.auditing.page import render  # jinja2 is for pages only
+
+            consumers.put(page, render(made.report).encode())
+        for build in builds:
+            keep(made.report, build, out, page)
+    except OSError as error:
+        where = error.filename or " and ".join(str(one) for one in (out, page) if one)
+        raise MachineError(f"{where}: cannot be written: {error.strerror}") from error
+
+
+def keep(report: Report, build: Path, out: Path | None, page: Path | None) -> Path:
+    """The consumer record of a build, and beside it the whole report, for `audit explain`."""
+    train = report.section("train") or report.sections[0]
+    data = report.dumped()
+    consumers.put(consumers.path(build, KIND, report.digest, KEPT), zstandard.ZstdCompressor(level=6).compress(data))
+    return consumers.write(build, KIND, report.digest, {
+        "started": report.run.started,
+        "verdict": report.verdict.result,
+        "complete": report.verdict.complete,
+        "evals": [{"suite": one.suite, "path": one.path, "sha256": one.sha256} for one in report.evals.files],
+        "detector": {"profile": report.detector.profile, "n": report.detector.n},
+        "flagged": {row.suite: row.flagged for row in train.sets},
+        "report": str(consumers.path(build, KIND, report.digest, KEPT).name),
+        "out": str(out.resolve()) if out else None,
+        "page": str(page.resolve()) if page else None,
+    })  # fmt: skip
+
+
+def load(source: Path | None, output: Path) -> Report:
+    """A report: a report.json, the folder of one, or the newest audit of a build; None: of the newest build."""
+    if source is not None:
+        for path in (source, source / REPORT):
+            if path.is_file() and path.name != "manifest.json":
+                return _read(path)
+    build = resolve(None if source is None else str(source), output)
+    for record in consumers.read(build, KIND):
+        path = consumers.path(build, KIND, str(record["digest"]), KEPT)
+        if path.is_file():
+            return _read(path)
+    raise ManifestError(f"{build}: no audit of this build is kept; run `datapipe audit --eval ...` first")
+
+
+def _read(path: Path) -> Report:
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".zst":
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=1 << 32)
+        return from_json(data)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, zstandard.ZstdError) as error:
+        wrong = str(error).split("\n", 1)[0]
+        raise IntegrityError(f"{path}: is no report of this version of datapipe ({wrong}); audit again") from None
+
+
+def write(report: Report, folder: Path) -> None:
+    """report.json in a folder: readable by people, the same bytes for equal audits but for `run`."""
+    consumers.put(folder / REPORT, report.readable())

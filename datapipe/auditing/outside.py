@@ -1,0 +1,234 @@
+"""
+Files that datapipe did not build, read as they are: no edit, no filter, nothing stored.
+
+They go through the readers of datapipe/read by a manifest made in memory.  A file that is damaged is read as far as it
+is whole, and is a failure; so is a record that was not understood, for another reader may have understood it.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datapipe import text
+from datapipe.auditing import report
+from datapipe.auditing.report import Role, ScopeFile, SourceScope
+from datapipe.auditing.training import Batch, Books, Document, Seen, failures
+from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
+from datapipe.keyed import doc_id, text_id
+from datapipe.manifest import Manifest
+from datapipe.read import Input, Piece, Plan, plan_each, rows_of
+from datapipe.read.fields import EMPTY_TEXT, MISSING_TEXT, QUARANTINED, Bad, Rows
+from datapipe.read.jsonl import BLANKS, parse
+from datapipe.read.streams import Damage, Expanded, Place, blocks
+
+
+@dataclass(frozen=True)
+class Files:
+    """
+    A corpus of files.
+
+    failed: (source, relative path, why) of files that could not be planned
+    """
+
+    name: str
+    role: Role
+    path: str
+    plan: Plan
+    failed: tuple[tuple[str, str, str], ...]
+    wanted: set[str] = field(default_factory=set)  # own ids to tell of, filled before reading
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return (self.role,)
+
+    @property
+    def sources(self) -> Sequence[str]:
+        return sorted({label(one.relative) for one in self.plan.inputs})
+
+    @property
+    def work(self) -> Sequence[Piece]:
+        return self.plan.pieces
+
+    def read(self, unit: object, books: Books) -> Iterator[Batch]:
+        """The rows of a piece; a damage ends the file, and the next one is read."""
+        assert isinstance(unit, Piece)
+        (spec,) = self.plan.specs.values()
+        for one, rows in rows_of(spec, unit):
+            try:
+                yield from self._batches(one, rows, books)
+            except (Damage, DataError, PolicyError, MachineError) as error:
+                books.damaged[one.source, one.relative] = str(error).removeprefix(f"{one.path}: ")
+            except OSError as error:
+                books.damaged[one.source, one.relative] = f"cannot be read: {error.strerror}"
+
+    def _batches(self, one: Input, rows: Iterator[Rows], books: Books) -> Iterator[Batch]:
+        for block in rows:
+            books.count(one.source, one.relative, "records", len(block) + len(block.refused) + block.blank)
+            for refused in block.refused:
+                what = QUARANTINED if refused.kind == QUARANTINED else refused.reason
+                books.count(one.source, one.relative, what)
+            full = np.asarray(pc.call_function("binary_length", [block.text]).to_numpy()) > 0
+            if len(block) - int(full.sum()):
+                books.count(one.source, one.relative, EMPTY_TEXT, len(block) - int(full.sum()))
+            books.count(one.source, one.relative, "documents", int(full.sum()))
+            if self.wanted:
+                books.names |= self.wanted.intersection(block.mapped.get("id", ()))
+            if full.any():
+                yield FileBatch(one, self.role, block, np.flatnonzero(full))
+
+    def check(self, books: Books) -> None:
+        """ManifestError where no record of any file has the field of the text: nothing was looked through."""
+        counts = [books.files.get((one.source, one.relative), {}) for one in self.plan.inputs]
+        records = sum(each.get("records", 0) for each in counts)
+        if self.failed or books.damaged or not records or sum(each.get(MISSING_TEXT, 0) for each in counts) < records:
+            return
+        field = ".".join(next(iter(self.plan.specs.values())).names.text)
+        there = ", ".join(_first_fields(self.plan.inputs)) or "none"
+        raise ManifestError(
+            f"{self.name}: no record has a text under {field!r}; the fields that exist: {there}; name the right one by "
+            "--text-field"
+        )
+
+    def resolve(self, documents: Sequence[Document]) -> list[Document]:
+        return list(documents)
+
+    def names(self, wanted: set[str], books: Books) -> set[str]:
+        return wanted & books.names
+
+    def scope(self, role: Role, seen: dict[str, Seen], books: Books) -> report.Corpus:
+        sources = tuple(
+            SourceScope(source=name, documents=one.documents, units=one.units, bytes=one.bytes, copies=one.copies)
+            for name, one in sorted(seen.items())
+        )
+        files = [self._file(one, books) for one in self.plan.inputs]
+        for source, path, why in self.failed:
+            files.append(ScopeFile(source=source, path=path, bytes=0, sha256=None, records=0, documents=0, damaged=why))
+        lines = sorted(f"{file.sha256}  {file.bytes}  {file.path}\n" for file in files)
+        return report.Corpus(
+            name=self.name,
+            role=role,
+            kind="files",
+            path=self.path,
+            digest=hashlib.sha256("".join(lines).encode()).hexdigest(),
+            sources=sources,
+            files=tuple(sorted(files, key=lambda file: file.path)),
+            failures=failures(self.name, books, self.failed) + self._nothing(books),
+        )
+
+    def _file(self, one: Input, books: Books) -> ScopeFile:
+        counts = books.files.get((one.source, one.relative), {})
+        refused = {what: n for what, n in sorted(counts.items()) if what not in ("records", "documents")}
+        return ScopeFile(
+            source=one.source, path=one.relative, bytes=one.bytes, sha256=one.sha256,
+            records=counts.get("records", 0), documents=counts.get("documents", 0), refused=refused,
+            damaged=books.damaged.get((one.source, one.relative)),
+        )  # fmt: skip
+
+    def _nothing(self, books: Books) -> tuple[report.Failure, ...]:
+        """A corpus without a document proves nothing."""
+        if any(counts.get("documents") for counts in books.files.values()):
+            return ()
+        field = next(iter(self.plan.specs.values())).names.text if self.plan.specs else ("text",)
+        return (
+            report.Failure(corpus=self.name, path=self.path, reason=f"no record has a text under {'.'.join(field)!r}"),
+        )
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class FileBatch:
+    """Rows of a block of one file that have a text."""
+
+    input: Input
+    role: Role
+    rows: Rows
+    kept: np.ndarray  # int64: which rows of the block
+
+    @property
+    def source(self) -> str:
+        return label(self.input.relative)
+
+    @cached_property
+    def texts(self) -> pa.Array:
+        return self.rows.text if len(self.kept) == len(self.rows) else self.rows.text.take(pa.array(self.kept))
+
+    @property
+    def copies(self) -> np.ndarray:
+        return np.ones(len(self.kept), np.int64)
+
+    def document(self, row: int) -> Document:
+        at = int(self.kept[row])
+        data, offsets = text.buffers(self.rows.text)
+        raw = text_id(data[offsets[at] : offsets[at + 1]].tobytes())
+        own = self.rows.mapped.get("id")
+        own_id = own[at] if own else None
+        return Document(
+            document=doc_id(self.source, own_id, raw, 0),  # equal records share it: path and line tell them apart
+            source=self.source,
+            role=self.role,
+            url=own_id,
+            path=self.input.relative,
+            line=int(self.rows.line[at]),
+            offset=None if self.rows.offset is None else int(self.rows.offset[at]),
+            exposure=1,
+        )
+
+
+def files(
+    option: str, role: Role, patterns: Sequence[str], *, text_field: str = "text", id_field: str = "id", workers: int
+) -> Files:
+    """The corpus that patterns of files stand for; ManifestError where one matches nothing."""
+    made = Manifest.model_validate(
+        {"name": "audit", "sources": {SOURCE[role]: {
+            "files": list(patterns), "fields": {"text": text_field, "id": id_field}, "tolerant": True,
+        }}},
+        context=Path(os.getcwd()) / "audit",
+    )  # fmt: skip
+    try:
+        plan, failed = plan_each(made, workers=workers)
+    except DataError as error:
+        raise ManifestError(f"{option}: {str(error).removeprefix(f'source {SOURCE[role]}: ')}") from None
+    reasons = tuple((source, path, _bare(why, path)) for source, path, why in failed)
+    return Files(f"{role} files", role, " ".join(patterns), plan, reasons)
+
+
+def _bare(why: str, path: str) -> str:
+    """A reason without the file's own name in front."""
+    name, colon, rest = why.partition(": ")
+    return rest if colon and name.endswith(path) else why
+
+
+def _first_fields(inputs: Sequence[Input]) -> list[str]:
+    """The fields of the first record that can be read, those of objects in it too."""
+    for one in inputs:
+        for block in blocks(iter(Expanded(one.path, one.codec, EXPANDED)), Place(0, 1)):
+            for line in block.data.split(b"\n"):
+                try:
+                    found = parse(line.strip(BLANKS))
+                except Bad:
+                    continue
+                if isinstance(found, dict):
+                    inner = {name: value for name, value in found.items() if isinstance(value, dict)}
+                    return [*found, *(f"{name}.{key}" for name, value in inner.items() for key in value)]
+    return []
+
+
+SOURCE = {"train": "train", "retrieval": "retrieval"}
+EXPANDED = 1 << 60  # bytes: the files have been read once, within the limit
+NUMBERED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?$")
+
+
+def label(relative: str) -> str:
+    """The source that a file counts for: its folder, or its name without suffixes and the number of a shard."""
+    folder, _, name = relative.rpartition("/")
+    stem = name.split(".", 1)[0] if not name.startswith(".") else name
+    return folder or NUMBERED.sub("", stem) or stem

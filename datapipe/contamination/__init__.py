@@ -1,0 +1,1 @@
+"""Contamination: which examples of an eval suite occur in a text, and how much of each."""

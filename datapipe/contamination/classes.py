@@ -1,0 +1,290 @@
+"""
+A class for each example: what of it lies in the documents, most telling first.
+
+Each (example, document) with evidence has a class; the example has that of its most telling document, or it is
+untested, with the reason, or clean.  RULES below is the whole decision.  What counts as found in a document is in
+hits.py, what is no evidence because other examples share it in template.py, distances in nearby.py.
+
+* A choice list alone never flags: choices are no prompt, and the right choice gives the answer away only where the
+  wrong ones stand less often.  A prompt too short or too common to be evidence is one together with half of its
+  choices, or with its passage.
+* A passage alone never flags, nor does an answer of fewer than n units.
+* An answer counts beside its prompt when it begins behind the match of the prompt, at most 100 units after the prompt
+  and its choices end.  In front of the prompt only a solution that is found for itself counts: a word in front of a
+  question is most often the answer to the one before.  With a prompt whose numbers differ only such a solution counts,
+  for the number that is the answer is not this example's; with a short prompt, an answer of two units or more that
+  makes eight units with it.
+* A variant has more different words than half an n-gram has units: all formulas are alike but for numbers.
+* short and untested examples are not tested; short, passage, untested and clean do not flag.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from datapipe.contamination.beside import answered_or_completed
+from datapipe.contamination.hits import SHORTEST, Bounds, Found, Hits, hits
+from datapipe.contamination.intervals import Layout, columns, nullable
+from datapipe.contamination.model import CHOICES, PROMPT, VARIANT, Suites
+from datapipe.contamination.said import (
+    ANSWER_ALIKE,
+    ANSWER_FOUND,
+    ANSWER_VARIED,
+    ANSWERED,
+    COMPLETED,
+    PASSAGE_FOUND,
+    PROMPT_ALIKE,
+    PROMPT_FOUND,
+    PROMPT_PART,
+    PROMPT_VARIED,
+    PROMPT_WHOLE,
+    PROMPTED,
+    STATED,
+    SUPPLIED,
+    said_of,
+)
+from datapipe.contamination.template import Side, Template, dense, side_of, template, twins
+from datapipe.contamination.wording import Wording
+
+CLASSES = ("adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean")
+FLAGGED = CLASSES[:5]
+NOT_TESTED = ("short", "untested")
+MIRROR = 5  # examples of a suite in one document
+
+
+# the first that holds in a document
+RULES: tuple[tuple[str, int], ...] = (
+    ("adjacent", ANSWERED),
+    ("solution", ANSWER_FOUND),
+    ("prompt", PROMPT_FOUND | COMPLETED),
+    ("near", PROMPT_ALIKE | ANSWER_ALIKE | SUPPLIED),
+    ("variant", PROMPT_VARIED | ANSWER_VARIED),
+    ("short", PROMPT_WHOLE),
+    ("passage", PASSAGE_FOUND | PROMPT_PART | STATED),
+)
+RANK = {name: rank for rank, name in enumerate(CLASSES)}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """
+    classes:   a row an example
+    evidence:  a row each (example, document) that has a class, sorted so; evidence_all: nothing left out
+    mirrors:   doc, suite, examples: documents that hold five or more examples of a suite
+    excluded:  bool a position of the layout: template, told, or common where not void
+    """
+
+    classes: pa.Table
+    evidence: pa.Table
+    evidence_all: pa.Table
+    mirrors: pa.Table
+    template: Template
+    excluded: np.ndarray
+
+
+def known(suites: Suites, layout: Layout) -> tuple[Side, Template]:
+    """What `judge` must know of the eval side, whatever was found: for who judges the same suites several times."""
+    side = side_of(suites.examples, suites.parts, layout)
+    return side, template(side)
+
+
+def judge(
+    suites: Suites, layout: Layout, found: Found, common: np.ndarray | None = None, bounds: Bounds | None = None,
+    before: tuple[Side, Template] | None = None,
+) -> Judged:  # fmt: skip
+    """common: bool a gram of the layout, those that document frequency excludes;  before: from `known`."""
+    bounds = bounds or Bounds()
+    side, shared = before or known(suites, layout)
+    final = _worded(hits(layout, found, shared, common, bounds), suites, side, found, shared)
+    evidence = _evidence(side, found, final, shared)
+    every = shared.without_shared()
+    bare = (shared.shared.any() or shared.stock.any()) or (common is not None and common.any())
+    final_all = _worded(hits(layout, found, every, None, bounds), suites, side, found, every) if bare else final
+    evidence_all = _evidence(side, found, final_all, every) if bare else evidence
+    excluded = shared.excluded
+    if common is not None:
+        excluded = excluded | (common[layout.grams] & ~final.void[layout.owner])
+    classes = _classes(suites.examples, side, shared, final, evidence, evidence_all)
+    return Judged(classes, evidence, evidence_all, _mirrors(suites.examples, classes, evidence), shared, excluded)
+
+
+def _worded(hit: Hits, suites: Suites, side: Side, found: Found, shared: Template) -> Hits:
+    """With what the words say that were found: formulas vary in nothing, quotations and idioms are no items."""
+    layout = side.layout
+    asking, answering = (np.isin(hit.part, side.same[of]) for of in (side.of_kind(PROMPT), side.answering))
+    asking &= (hit.plain | hit.alike | hit.varied) & ~hit.entire
+    answering &= hit.plain | hit.alike
+    rows = np.flatnonzero(asking | answering | hit.varied)
+    wording = Wording(layout, suites.parts["text"], found.runs, np.unique(hit.part[rows]), np.unique(hit.doc[rows]))
+    varied, quotes, idle = hit.varied.copy(), np.zeros(len(asking), bool), np.zeros(len(asking), bool)
+    for row in rows.tolist():
+        part, doc, n = int(hit.part[row]), int(hit.doc[row]), int(layout.n[hit.part[row]])
+        if varied[row]:  # few words are the same in tables and formulas whatever they are
+            varied[row] = 2 * wording.words(part) > n
+        if answering[row]:
+            held = wording.found(part, doc)
+            idle[row] = wording.words(part, held) < min(n, np.count_nonzero(held) / 2)
+        if asking[row] and wording.quotes(part):
+            quoted = wording.quoted(part)
+            own = np.count_nonzero((quoted == 0) & ~shared.shared_units(layout, part))
+            if own >= SHORTEST and np.count_nonzero(quoted) >= n:
+                held = np.bincount(quoted[wording.found(part, doc)], minlength=2)
+                quotes[row] = 2 * (held.sum() - held[1:].max()) < n
+    return replace(hit, varied=varied, quotes=quotes, idle=idle)
+
+
+# --- documents ----------------------------------------------------------------------------------------------------
+
+
+def _evidence(side: Side, found: Found, hit: Hits, shared: Template) -> pa.Table:
+    row, part, bits = said_of(side, hit, shared)
+    example, doc = side.example[part], hit.doc[row]
+    pair, first = dense(example, doc)
+    said = np.zeros(len(first), np.int64)
+    np.bitwise_or.at(said, pair, bits)
+    pair_example, pair_doc = example[first], doc[first]
+    beside = answered_or_completed(side, found, hit, pair_example, pair_doc, said)
+    for at, (more, *_) in beside.items():
+        said[at] |= more
+    rule = np.full(len(first), len(RULES))
+    for rank in reversed(range(len(RULES))):
+        rule[(said & RULES[rank][1]) != 0] = rank
+    # the part that decides: of those that speak for the class the one with most of its units found
+    serves = np.array([mask for _, mask in RULES] + [0])[rule][pair] & bits
+    serves |= np.where(np.isin(rule[pair], (RANK["adjacent"], RANK["prompt"])), bits & PROMPTED, 0)
+    amount = np.nan_to_num(np.fmax(np.fmax(hit.covered_ratio, hit.masked), np.fmax(hit.containment, hit.edit)))[row]
+    order = np.lexsort((part, -amount, serves == 0, pair))
+    decides = order[np.flatnonzero(np.diff(pair[order], prepend=-1))] if len(order) else order
+    kinds = _kinds(side, pair, part, beside, len(first))
+    kept = np.flatnonzero(rule < len(RULES))
+    at = row[decides][kept]
+    parts = part[decides][kept]
+    beyond = [beside.get(number, (0, None, None, ()))[1:3] for number in kept.tolist()]
+    ints = {name: getattr(hit, name)[at] for name in ("start", "length", "doc_unit", "longest", "covered")}
+    ratios = ("longest_ratio", "covered_ratio", "containment", "edit", "masked")
+    return pa.table(
+        {
+            "example": pa.array(pair_example[kept], pa.int32()),
+            "doc": pa.array(pair_doc[kept], pa.int64()),
+            "class": pa.array([RULES[rank][0] for rank in rule[kept].tolist()], pa.string()),
+            "kinds": pa.array([kinds[number] for number in kept.tolist()], pa.list_(pa.string())),
+            "part": pa.array(parts, pa.int32()),
+            "units": pa.array(side.layout.units[parts], pa.int32()),
+            **{name: pa.array(values, pa.int32(), mask=values < 0) for name, values in ints.items()},
+            **{name: nullable(getattr(hit, name)[at]) for name in ratios},
+            "answer": pa.array([answer for answer, _ in beyond], pa.int32()),
+            "distance": pa.array([distance for _, distance in beyond], pa.int32()),
+        }
+    )
+
+
+def _kinds(side: Side, pair: np.ndarray, part: np.ndarray, beside: dict, count: int) -> list[list[str]]:
+    kinds: list[set[str]] = [set() for _ in range(count)]
+    for number, kind in zip(pair.tolist(), side.kind[part].tolist(), strict=True):
+        kinds[number].add(kind)
+    for number, (_, _, _, more) in beside.items():
+        kinds[number].update(more)
+    return [sorted(own) for own in kinds]
+
+
+# --- examples -----------------------------------------------------------------------------------------------------
+
+
+def _classes(
+    examples: pa.Table, side: Side, shared: Template, hit: Hits, evidence: pa.Table, evidence_all: pa.Table
+) -> pa.Table:
+    count = len(examples)
+    best, documents = _best(evidence, count)
+    best_all, _ = _best(evidence_all, count)
+    reasons = _reasons(examples, side, shared, hit)
+    names = evidence["class"].to_pylist()
+    names_all = evidence_all["class"].to_pylist()
+
+    def named(row: int, own: list[str], why: str | None) -> str:
+        return own[row] if row >= 0 else "untested" if why else "clean"
+
+    others, counted = twins(side.whole, side.suite)
+    rows = pa.array(best, pa.int64(), mask=best < 0)
+    cls = [named(row, names, why) for row, why in zip(best.tolist(), reasons, strict=True)]
+    return pa.table(
+        {
+            "example": pa.array(np.arange(count), pa.int32()),
+            "suite": examples["suite"],
+            "id": examples["id"],
+            "class": pa.array(cls, pa.string()),
+            "class_all": [named(row, names_all, why) for row, why in zip(best_all.tolist(), reasons, strict=True)],
+            "reason": pa.array([why if own == "untested" else None for own, why in zip(cls, reasons, strict=True)]),
+            "documents": pa.array(documents, pa.int64()),
+            **{name: evidence[name].take(rows) for name in evidence.column_names if name not in ("example", "class")},
+            "twins": pa.array(others, pa.list_(pa.int32())),
+            "counted": pa.array(counted),
+        }
+    )
+
+
+def _best(evidence: pa.Table, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(row of evidence, -1 none; documents that flag) of each example: most telling class, most covered, first."""
+    example, doc = columns(evidence, ("example", "doc"))
+    rank = np.array([RANK[name] for name in evidence["class"].to_pylist()], np.int64)
+    amount = np.nan_to_num(evidence["covered_ratio"].to_numpy(zero_copy_only=False))
+    order = np.lexsort((doc, -amount, rank, example))
+    heads = order[np.flatnonzero(np.diff(example[order], prepend=-1))] if len(order) else order
+    best = np.full(count, -1, np.int64)
+    best[example[heads]] = heads
+    return best, np.bincount(example[rank < len(FLAGGED)], minlength=count)
+
+
+def _reasons(examples: pa.Table, side: Side, shared: Template, hit: Hits) -> list[str | None]:
+    """Why an example without evidence is not known to be clean; None where it was looked for."""
+    layout, count = side.layout, len(examples)
+    asks = side.of_kind(PROMPT, VARIANT) | side.answering
+    text = side.same
+
+    def some(chosen: np.ndarray) -> np.ndarray:
+        return np.bincount(side.example[asks & chosen], minlength=count) > 0
+
+    long = layout.positions[text] > 0
+    looked = some(long & (hit.live[text] > 0))
+    lengthy, stock = some(long), some(long & (shared.excluded_whole(layout))[text])
+    # a short prompt with enough choices is looked for as both together
+    prompt = side.of_kind(PROMPT) & (layout.units >= 3) & ~shared.stock[text]
+    listed = side.of_kind(CHOICES)
+    units = np.bincount(side.example[prompt | listed], layout.units[prompt | listed], count)
+    least = np.bincount(side.example[prompt], layout.n[prompt], count)
+    both = (np.bincount(side.example[prompt], minlength=count) > 0) & (units >= least)
+    both &= np.bincount(side.example[listed], minlength=count) > 0
+    out: list[str | None] = []
+    for row, problem in enumerate(examples["problem"].to_pylist()):
+        if problem is not None:
+            out.append(problem)
+        elif looked[row] or (both[row] and not lengthy[row]):
+            out.append(None)
+        elif not lengthy[row]:
+            out.append("short")
+        else:
+            out.append("template" if stock[row] else "common")
+    return out
+
+
+def _mirrors(examples: pa.Table, classes: pa.Table, evidence: pa.Table) -> pa.Table:
+    names = np.array(examples["suite"].to_pylist(), object).astype(str)
+    counted = classes["counted"].to_numpy(zero_copy_only=False)
+    flags = np.array([name in FLAGGED for name in evidence["class"].to_pylist()], bool)
+    example, doc = columns(evidence, ("example", "doc"))
+    chosen = flags & counted[example]
+    example, doc = example[chosen], doc[chosen]
+    suites, suite = np.unique(names[example], return_inverse=True)
+    pair, first = dense(doc, suite)
+    many = np.bincount(pair, minlength=len(first))
+    kept = np.flatnonzero(many >= MIRROR)
+    by = np.argsort(pair, kind="stable")
+    groups = np.split(example[by], np.cumsum(many)[:-1]) if len(first) else []
+    return pa.table(
+        {
+            "doc": pa.array(doc[first[kept]], pa.int64()),
+            "suite": pa.array([str(suites[number]) for number in suite[first[kept]].tolist()], pa.string()),
+            "count": pa.array(many[kept], pa.int32()),
+            "examples": pa.array([sorted(groups[number].tolist()) for number in kept.tolist()], pa.list_(pa.int32())),
+        }
+    )

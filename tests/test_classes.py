@@ -1,0 +1,706 @@
+"""Classes of examples: a matcher in obvious code, and what it finds, judged."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import naive
+import numpy as np
+import pyarrow as pa
+import pytest
+import worked
+
+from datapipe.contamination import nearby
+from datapipe.contamination.classes import CLASSES, FLAGGED, Judged, judge
+from datapipe.contamination.model import CHOICES, EXAMPLES, FILES, PARTS, Suites
+from datapipe.contamination.nearby import Place
+from datapipe.contamination.template import dense, side_of, template
+
+N = 8
+RUN = worked.RUNS.names
+WINDOWS = {"containment": 0.0, "edit": 0.0, "numbers": None, "identifiers": None, "plain": 0.0}
+
+OTHER = [f"filler{i}" for i in range(2000)]
+
+
+def text(seed: str, units: int = 14) -> str:
+    """Units that no text of another seed has."""
+    return " ".join(f"{seed}x{place}th" for place in range(units))
+
+
+def filler(units: int, first: int = 0) -> str:
+    return " ".join(OTHER[first : first + units])
+
+
+@dataclass
+class Found:
+    runs: pa.Table
+    short: pa.Table
+    masked: pa.Table
+    windows: pa.Table
+
+
+@dataclass
+class Given:
+    """An eval side and documents, as (suite, {kind: text or texts}) and texts; windows as rows."""
+
+    examples: Sequence[tuple[str, dict]]
+    documents: Sequence[str]
+    windows: Sequence[dict] = ()
+    common: Sequence[str] = ()
+    correct: Sequence[int] = field(default=())  # ordinal of the right choice, an example
+
+    def suites(self) -> Suites:
+        examples, parts = [], []
+        for row, (suite, kinds) in enumerate(self.examples):
+            examples.append({"example": row, "suite": suite, "id": f"e{row}", "file": "f", "row": row + 1,
+                             "problem": kinds.get("problem")})  # fmt: skip
+            for kind, texts in kinds.items():
+                for ordinal, own in enumerate([texts] if isinstance(texts, str) else texts):
+                    right = ordinal == self.correct[row] if kind == CHOICES and self.correct else None
+                    if kind != "problem":
+                        parts.append({"part": len(parts), "example": row, "kind": kind, "ordinal": ordinal,
+                                      "correct": right, "text": own})  # fmt: skip
+        return Suites(pa.Table.from_pylist(examples, EXAMPLES), pa.Table.from_pylist(parts, PARTS), FILES.empty_table())
+
+    def judged(self) -> Judged:
+        suites = self.suites()
+        units = [naive.units(own) for own in suites.parts["text"].to_pylist()]
+        documents = [naive.units(own) for own in self.documents]
+        layout, names = worked.layout_of(units, N)
+        runs = worked.runs_of(units, documents, N)
+        small = np.array([3 <= len(units[part]) < N for part in runs["part"].to_pylist()], bool)
+        masked = [["#" if unit.isdigit() else unit for unit in own] for own in units]
+        blurred_documents = [["#" if unit.isdigit() else unit for unit in own] for own in documents]
+        blurred = worked.runs_of(masked, blurred_documents, N, layout.same.tolist())
+        windows = [WINDOWS | row for row in self.windows]
+        schema = pa.schema(
+            [("doc", pa.int64()), ("part", pa.int32()), ("doc_unit", pa.int32()), ("length", pa.int32())]
+            + [(name, pa.float64()) for name in WINDOWS]
+        )
+        found = Found(
+            runs,  # the tests give every match; a scan gives tiny ones only beside prompts
+            runs.filter(pa.array(small)),
+            self.differing(blurred, units, documents),
+            pa.Table.from_pylist(windows, schema),
+        )
+        common = np.array([" ".join(name) in self.common for name in names], bool)
+        return judge(suites, layout, found, common)
+
+    @staticmethod
+    def differing(blurred: pa.Table, units: list, documents: list) -> pa.Table:
+        """Masked runs of n units and more in which a number differs, by first part."""
+        kept = [
+            row
+            for row in blurred.to_pylist()
+            if row["length"] >= N
+            and units[row["part"]][row["start"] : row["start"] + row["length"]]
+            != documents[row["doc"]][row["doc_unit"] : row["doc_unit"] + row["length"]]
+        ]
+        return pa.Table.from_pylist(kept, worked.RUNS)
+
+    def classes(self) -> list[str]:
+        return self.judged().classes["class"].to_pylist()
+
+
+def one(document: str | Sequence[str], **parts) -> str:
+    documents = [document] if isinstance(document, str) else document
+    correct = [parts.pop("correct")] if "correct" in parts else ()
+    return Given([("s", parts)], documents, correct=correct).classes()[0]
+
+
+PROMPT, ANSWER, SOLUTION, PASSAGE = text("p"), "fortytwo", text("s"), text("c")
+
+
+def test_worked_example_17_short():
+    short = "what is 2 2"
+    assert one(f"so {short} no", prompt=short) == "short"
+    judged = Given([("s", {"prompt": short})], ["nothing here"]).judged()
+    assert judged.classes["class"].to_pylist() == ["untested"]
+    assert judged.classes["reason"].to_pylist() == ["short"]
+
+
+def test_worked_example_16_numbers():
+    given = Given(
+        [("s", {"prompt": "tom has 12 apples and buys 7 more how many apples"})],
+        ["tom has 15 apples and buys 9 more how many apples", filler(20)],
+    )
+    assert given.classes() == ["variant"]
+
+
+@pytest.mark.parametrize("about, cls", worked.PAIRS, ids=[about for about, _ in worked.PAIRS])
+def test_worked_example_18_pairs(about, cls):
+    document = {
+        "prompt only": f"{filler(9)} {PROMPT} {filler(9, 50)}",
+        "prompt, answer 6 units later": f"{PROMPT} {filler(6)} {ANSWER} {filler(9, 50)}",
+        "prompt, answer 500 units later": f"{PROMPT} {filler(500)} {ANSWER}",
+        "solution only": f"{filler(9)} {SOLUTION}",
+        "passage only": f"{PASSAGE} {filler(9)}",
+    }[about]
+    assert one(document, prompt=PROMPT, answer=ANSWER, solution=SOLUTION, passage=PASSAGE) == cls
+
+
+def test_worked_example_18_distance_is_reported():
+    given = Given([("s", {"prompt": PROMPT, "answer": ANSWER})], [f"{PROMPT} {filler(6)} {ANSWER}"])
+    row = given.judged().classes.to_pylist()[0]
+    assert (row["distance"], row["answer"], row["kinds"]) == (6, 1, ["answer", "prompt"])
+
+
+def test_a_long_answer_far_away_is_a_solution():
+    assert one(f"{PROMPT} {filler(500)} {SOLUTION}", prompt=PROMPT, answer=SOLUTION) == "solution"
+
+
+@pytest.mark.parametrize("gap, cls", [(0, "adjacent"), (100, "adjacent"), (101, "prompt")])
+def test_window(gap, cls):
+    assert one(f"{PROMPT} {filler(gap)} {ANSWER}", prompt=PROMPT, answer=ANSWER) == cls
+
+
+@pytest.mark.parametrize(
+    "document, parts, cls",
+    [
+        (f"{ANSWER} {PROMPT}", {"answer": ANSWER}, "prompt"),
+        (f"{SOLUTION} {filler(5)} {PROMPT}", {"solution": SOLUTION}, "adjacent"),
+        (f"{SOLUTION} {filler(150)} {PROMPT}", {"solution": SOLUTION}, "solution"),
+        (f"{' '.join(PROMPT.split()[:11])} {filler(3)} {ANSWER}", {"answer": ANSWER}, "adjacent"),
+        (f"{' '.join(PROMPT.split()[:9])} {filler(5)} {ANSWER}", {"answer": ANSWER}, "clean"),
+        (f"{' '.join(PROMPT.split()[:6])} {filler(4)} {ANSWER}", {"answer": ANSWER}, "clean"),
+        (f"{PROMPT} fortytwofold", {"answer": ANSWER}, "prompt"),
+        (f"{ANSWER} {filler(5)}", {"answer": ANSWER}, "clean"),
+        ("four score and seven", {"answer": "four score and seven"}, "clean"),
+    ],
+    ids=["answer before", "solution before", "solution far before", "most of the prompt",
+         "a phrase of the prompt", "too little of the prompt",
+         "no word of its own", "a word alone", "a few words alone"],
+)  # fmt: skip
+def test_what_lies_beside_a_prompt(document, parts, cls):
+    assert one(document, prompt=PROMPT, **parts) == cls
+
+
+SHORT = "who wrote the iliad"
+
+
+@pytest.mark.parametrize(
+    "answer, gap, cls",
+    [
+        ("homer", 0, "short"),  # one unit
+        ("homer the poet of", 3, "adjacent"),
+        ("homer the poet", 3, "short"),  # seven units together
+        ("homer the poet of", 120, "short"),
+    ],
+)
+def test_a_short_prompt_with_its_answer(answer, gap, cls):
+    assert one(f"{SHORT} {filler(gap)} {answer}", prompt=SHORT, answer=answer) == cls
+
+
+CHOICE = [text("k", 5), text("l", 5), text("m", 5), text("o", 5)]
+
+
+@pytest.mark.parametrize(
+    "document, cls",
+    [
+        (" ".join(CHOICE), "clean"),
+        (f"{SHORT} {' '.join(CHOICE)}", "prompt"),
+        (f"{SHORT} {CHOICE[0]}", "adjacent"),
+        (f"{SHORT} {' '.join(CHOICE)} answer {CHOICE[0]}", "adjacent"),
+        (f"{SHORT} {' '.join(CHOICE)} answer {CHOICE[1]}", "prompt"),
+        (f"{SHORT} {CHOICE[2]}", "short"),
+        (f"{SHORT} {filler(200)} {' '.join(CHOICE)}", "short"),
+    ],
+    ids=["a list alone", "prompt and list", "prompt and right choice", "list and right choice", "list and wrong choice",
+         "a wrong choice", "a list far away"],
+)  # fmt: skip
+def test_choices(document, cls):
+    assert one(document, prompt=SHORT, choices=CHOICE, correct=0) == cls
+
+
+def test_a_list_of_long_choices_is_no_solution():
+    choices = [text("k"), text("l"), text("m")]
+    assert one(" ".join(choices), prompt=PROMPT, choices=choices, correct=1) == "clean"
+    assert one(choices[1], prompt=PROMPT, choices=choices, correct=1) == "solution"
+    assert one(f"{PROMPT} {' '.join(choices)}", prompt=PROMPT, choices=choices, correct=1) == "prompt"
+    assert one(f"{PROMPT} {' '.join(choices)} {choices[1]}", prompt=PROMPT, choices=choices, correct=1) == "adjacent"
+    # the answer given as text of its own as well
+    more = {"prompt": PROMPT, "choices": choices, "correct": 1, "answer": choices[1]}
+    assert one(f"{PROMPT} {' '.join(choices)}", **more) == "prompt"
+
+
+def test_long_choices_between_prompt_and_answer_are_no_distance():
+    choices = [text(c, 15) * 1 for c in "klmo"] + [filler(60, 300)]
+    answer = "homer the poet of smyrna"
+    assert one(
+        f"{PROMPT} {' '.join(choices)} {filler(50)} {answer}", prompt=PROMPT, choices=choices, answer=answer
+    ) == ("adjacent")
+
+
+def test_a_short_prompt_behind_its_passage():
+    assert one(f"{PASSAGE} {SHORT}", prompt=SHORT, passage=PASSAGE) == "prompt"
+    assert one(f"{PASSAGE} {filler(150)} {SHORT}", prompt=SHORT, passage=PASSAGE) == "short"
+
+
+# --- variants and near duplicates -------------------------------------------------------------------------------
+
+NUMBERS = "a train leaves at 9 with 120 people and 30 get off at each stop how many are left after 3 stops"
+ANSWERED = "there are 30 left behind the third of 3 stops since 120 less 90 is 30 of them"
+
+
+def test_a_number_variant_is_no_copy_even_where_half_is_the_same():
+    varied = NUMBERS.replace("3 stops", "4 stops")
+    given = Given([("s", {"prompt": NUMBERS, "answer": "30"})], [f"{varied} 30"])
+    row = given.judged().classes.to_pylist()[0]
+    assert row["longest_ratio"] > 0.5
+    assert row["class"] == "variant"
+    assert Given([("s", {"prompt": NUMBERS, "answer": "30"})], [f"{NUMBERS} 30", varied]).classes() == ["adjacent"]
+
+
+def test_beside_a_variant_only_a_solution_counts():
+    varied = NUMBERS.replace("120", "90")
+    assert one(f"{varied} {ANSWERED}", prompt=NUMBERS, solution=ANSWERED) == "adjacent"
+    assert one(f"{varied} {ANSWERED.replace('120', '90')}", prompt=NUMBERS, solution=ANSWERED) == "variant"
+
+
+def test_beside_a_copied_prompt_a_solution_with_other_numbers_is_no_answer():
+    varied = ANSWERED.replace("120", "90")
+    assert one(f"{PROMPT} {varied}", prompt=PROMPT, solution=ANSWERED) == "prompt"
+    assert one(f"{PROMPT} {ANSWERED}", prompt=PROMPT, solution=ANSWERED) == "adjacent"
+
+
+@pytest.mark.parametrize(
+    "window, cls",
+    [
+        ({"edit": 0.8}, "near"),
+        ({"containment": 0.85}, "near"),
+        ({"edit": 0.79, "containment": 0.5}, "clean"),
+        ({"identifiers": 0.9, "plain": 0.3, "edit": 0.5}, "variant"),
+        ({"identifiers": 0.9, "plain": 0.3, "edit": 0.4}, "clean"),
+        ({"numbers": 1.0, "plain": 0.0, "edit": 0.3}, "clean"),
+        ({"identifiers": 0.7, "plain": 0.3}, "clean"),
+        ({"numbers": 0.8, "plain": 0.3, "edit": 0.9}, "variant"),
+        ({"numbers": 0.79, "plain": 0.3, "edit": 0.79}, "clean"),
+        ({"numbers": 0.7, "plain": 0.7, "edit": 0.9}, "near"),
+    ],
+)
+def test_windows(window, cls):
+    row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 14} | window
+    assert Given([("s", {"prompt": PROMPT})], [filler(40)], [row]).classes() == [cls]
+
+
+def test_siblings_of_what_stands_there_are_echoes():
+    prompts = [f"the sum of {number} and {text(c, 9)}" for c, number in (("a", "12"), ("a", "15"), ("b", "9"))]
+    given = Given([("s", {"prompt": own}) for own in prompts], [prompts[0], prompts[1].replace("15", "99")])
+    # the second document holds neither of the first two: it is a variant of both
+    assert given.judged().evidence.select(["example", "doc", "class"]).to_pylist() == [
+        {"example": 0, "doc": 0, "class": "prompt"},
+        {"example": 0, "doc": 1, "class": "variant"},
+        {"example": 1, "doc": 1, "class": "variant"},
+    ]
+
+
+def test_an_answer_beside_a_near_prompt():
+    row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 14, "edit": 0.9}
+    given = Given([("s", {"prompt": PROMPT, "answer": ANSWER})], [f"{filler(14)} {ANSWER}"], [row])
+    assert given.classes() == ["adjacent"]
+
+
+def test_a_supplied_variant_is_near():
+    assert one(text("v"), prompt=PROMPT, variant=text("v")) == "near"
+
+
+# --- what examples share ----------------------------------------------------------------------------------------
+
+SHARED = text("shared", 15)
+
+
+def test_what_prompts_share_is_no_evidence():
+    prompts = [f"{SHARED} {text(c, 9)}" for c in "abc"]
+    given = Given([("s", {"prompt": own}) for own in prompts], [SHARED, f"{filler(3)} {prompts[1]}"])
+    judged = given.judged()
+    assert judged.classes["class"].to_pylist() == ["clean", "prompt", "clean"]
+    assert judged.classes["class_all"].to_pylist() == ["prompt"] * 3
+    # in another suite each, nothing is shared
+    apart = Given([(suite, {"prompt": own}) for suite, own in zip("xyz", prompts, strict=True)], [SHARED])
+    assert apart.classes() == ["prompt"] * 3
+
+
+def test_a_template_with_one_word_of_its_own():
+    """Own words with what straddles them are evidence; what all have is none, and a few own words alone are too few."""
+    prompts = [f"{SHARED} {word}" for word in ("one", "two", "three")]
+    assert Given([("s", {"prompt": own}) for own in prompts], [prompts[0]]).classes() == ["prompt", "clean", "clean"]
+    tail = " ".join(prompts[1].split()[-8:])
+    assert Given([("s", {"prompt": own}) for own in prompts], [tail]).classes() == ["clean"] * 3
+    longer = [f"{SHARED} {text('more', 10)} {word}" for word in ("one", "two")]
+    tail = " ".join(longer[1].split()[-8:])
+    assert Given([("s", {"prompt": own}) for own in longer], [tail]).classes() == ["clean", "clean"]
+
+
+@pytest.mark.parametrize(
+    "units, held, cls", [(25, 13, "prompt"), (25, 12, "clean"), (14, 11, "prompt"), (14, 10, "clean")]
+)
+def test_a_short_match_must_hold_most_of_a_text(units, held, cls):
+    """Thirteen units are enough for half of a text; fewer may be a phrase, and must hold three quarters."""
+    own = text("h", units)
+    assert one(" ".join(own.split()[:held]), prompt=own) == cls
+
+
+def test_what_six_prompts_of_any_suites_share_is_no_evidence():
+    for count, cls in ((5, "prompt"), (6, "clean")):
+        prompts = [f"{text(c, 2)} {SHARED}" for c in "abcdef"[:count]]
+        given = Given([(suite, {"prompt": own}) for suite, own in zip("stuvwx", prompts, strict=False)], [SHARED])
+        assert given.classes() == [cls] * count
+
+
+def test_a_prompt_inside_another_is_still_found_whole():
+    prompts = [PROMPT, f"{PROMPT} {text('q')}"]
+    assert Given([("s", {"prompt": own}) for own in prompts], [PROMPT]).classes() == ["prompt", "clean"]
+
+
+def test_near_is_held_against_what_is_its_own():
+    prompts = [f"{SHARED} {text(c, 4)}" for c in "abc"]
+    # the first prompt stands there: the others differ in 4 of 19 units, all their own
+    rows = [{"doc": 0, "part": part, "doc_unit": 0, "length": 19, "edit": 15 / 19} for part in (1, 2)]
+    given = Given([("s", {"prompt": own}) for own in prompts], [prompts[0]], rows)
+    assert given.classes() == ["prompt", "clean", "clean"]
+
+
+def test_stock_prompts():
+    """A text that three examples have, with other choices each, is evidence only with these choices."""
+    stock = text("which")
+    choices = [[text(f"{row}{c}", 4) for c in "xyz"] for row in "abc"]
+    examples = [("s", {"prompt": stock, "choices": own}) for own in choices]
+    given = Given(examples, [stock, f"{stock} {' '.join(choices[1])}"], correct=[0, 0, 0])
+    judged = given.judged()
+    assert judged.classes["class"].to_pylist() == ["untested", "prompt", "untested"]
+    assert judged.classes["reason"].to_pylist() == ["template", None, "template"]
+    # two such examples are found by the text
+    assert Given(examples[:2], [stock], correct=[0, 0]).classes() == ["prompt", "prompt"]
+
+
+def test_short_stock_prompts_are_no_coincidence_to_report():
+    examples = [("s", {"prompt": SHORT, "answer": answer}) for answer in ("homer", "virgil", "ovid")]
+    assert Given(examples, [SHORT]).classes() == ["untested"] * 3
+
+
+def test_an_answer_that_quotes_its_question_is_told():
+    solution = f"{PROMPT} {text('s', 5)}"
+    assert one(PROMPT, prompt=PROMPT, solution=solution) == "prompt"
+    assert one(f"{filler(4)} {solution}", prompt=text("q"), solution=solution) == "solution"
+    # an answer from the passage says nothing without the question
+    assert one(PASSAGE, prompt=PROMPT, passage=PASSAGE, answer=" ".join(PASSAGE.split()[2:12])) == "passage"
+
+
+# --- common n-grams ---------------------------------------------------------------------------------------------
+
+
+def grams(own: str, low: int, high: int) -> list[str]:
+    units = own.split()
+    return [" ".join(units[i : i + N]) for i in range(low, high)]
+
+
+def test_common_ngrams_are_left_out_and_shown():
+    long = " ".join(f"w{i}" for i in range(60))
+    units = long.split()
+    documents = [" ".join([*units[:20], "x", *units[30:45], "y", *units[48:58]])]
+    judged = Given([("s", {"prompt": long})], documents, common=grams(long, 0, 13)).judged()
+    row = judged.classes.to_pylist()[0]
+    assert (row["class"], row["class_all"]) == ("prompt", "prompt")  # 15 + 10 of 40 left
+    judged = Given([("s", {"prompt": long})], documents, common=grams(long, 0, 13) + grams(long, 30, 38)).judged()
+    row = judged.classes.to_pylist()[0]
+    assert (row["class"], row["class_all"]) == ("clean", "prompt")
+
+
+def test_common_ngrams_count_where_one_match_covers_half():
+    every = grams(PROMPT, 0, 7)
+    judged = Given([("s", {"prompt": PROMPT})], [PROMPT], common=every).judged()
+    assert judged.classes["class"].to_pylist() == ["prompt"]
+    assert not judged.excluded.any()
+    judged = Given([("s", {"prompt": PROMPT})], [filler(30)], common=every).judged()
+    assert judged.classes["reason"].to_pylist() == ["common"]
+
+
+# --- twins, mirrors, reasons ------------------------------------------------------------------------------------
+
+
+def test_twins_are_named_and_counted_once():
+    examples = [("s", {"prompt": PROMPT}), ("s", {"prompt": PROMPT.upper()}), ("t", {"prompt": PROMPT}),
+                ("s", {"prompt": PROMPT, "answer": ANSWER}), ("s", {"prompt": text("q")})]  # fmt: skip
+    rows = Given(examples, [PROMPT]).judged().classes.to_pylist()
+    assert [row["class"] for row in rows] == ["prompt"] * 4 + ["clean"]
+    assert [row["twins"] for row in rows] == [[1, 2], [0, 2], [0, 1], [], []]
+    assert [row["counted"] for row in rows] == [True, False, True, True, True]
+
+
+def test_mirrors():
+    examples = [("s", {"prompt": text(f"p{i}x")}) for i in range(6)] + [("s", {"prompt": text("p0x")})]
+    documents = [" ".join(own["prompt"] for _, own in examples[:many]) for many in (4, 5)]
+    mirrors = Given(examples, documents).judged().mirrors.to_pylist()
+    assert mirrors == [{"doc": 1, "suite": "s", "count": 5, "examples": [0, 1, 2, 3, 4]}]
+
+
+@pytest.mark.parametrize(
+    "parts, reason",
+    [
+        ({"problem": "no text in any part"}, "no text in any part"),
+        ({"prompt": "too short"}, "short"),
+        ({"prompt": SHORT, "passage": PASSAGE}, "short"),
+        ({"answer": "word"}, "short"),
+        ({"prompt": SHORT, "solution": SOLUTION}, None),
+        ({"prompt": SHORT, "choices": CHOICE}, None),
+        ({"prompt": "?", "choices": CHOICE}, "short"),
+    ],
+)
+def test_untested_says_why(parts, reason):
+    judged = Given([("s", parts)], [filler(30)]).judged()
+    assert judged.classes["reason"].to_pylist() == [reason]
+    assert judged.classes["class"].to_pylist() == ["untested" if reason else "clean"]
+
+
+def test_the_most_telling_document_decides():
+    documents = [PROMPT, f"{PROMPT} {ANSWER}", " ".join(PROMPT.split()[:11])]
+    judged = Given([("s", {"prompt": PROMPT, "answer": ANSWER})], documents).judged()
+    row = judged.classes.to_pylist()[0]
+    assert (row["class"], row["doc"], row["documents"]) == ("adjacent", 1, 3)
+    assert judged.evidence.select(["example", "doc", "class"]).to_pylist() == [
+        {"example": 0, "doc": 0, "class": "prompt"},
+        {"example": 0, "doc": 1, "class": "adjacent"},
+        {"example": 0, "doc": 2, "class": "prompt"},
+    ]
+
+
+def test_nothing_at_all():
+    assert Given([], []).judged().classes.num_rows == 0
+    assert Given([("s", {"prompt": PROMPT})], []).classes() == ["clean"]
+    assert set(FLAGGED) < set(CLASSES)
+
+
+# --- places -----------------------------------------------------------------------------------------------------
+
+
+def place(low: int, high: int, part: int = 0) -> Place:
+    return Place(low, high, low, high, part, 0)
+
+
+@pytest.mark.parametrize(
+    "choices, end",
+    [([], 10), ([(12, 20), (25, 40)], 40), ([(12, 20), (150, 160)], 20), ([(3, 8)], 10), ([(110, 112)], 112),
+     ([(111, 112)], 10)],
+)  # fmt: skip
+def test_chain(choices, end):
+    assert nearby.chain(10, [place(*own) for own in choices]) == end
+
+
+def test_distances_are_between_projected_ends_and_company_between_matches():
+    prompt, answer = Place(150, 170, 120, 180, 0, 0), Place(10, 20, 10, 40, 1, 0)
+    assert list(nearby.before([prompt], [answer])) == [(80, answer)]
+    behind = Place(200, 210, 190, 220, 1, 0)
+    assert list(nearby.beside([prompt], [], [behind])) == [(10, behind)]
+    assert nearby.within([prompt], [Place(270, 280, 200, 280, 1, 0)])
+    assert not nearby.within([prompt], [Place(271, 280, 200, 280, 1, 0)])
+
+
+def test_a_short_prompt_and_an_answer_of_one_unit_are_no_pair():
+    short = text("p", 7)
+    assert one(f"{short} {ANSWER}", prompt=short, answer=ANSWER) == "short"
+    assert one(f"{short} {ANSWER} sheep", prompt=short, answer=f"{ANSWER} sheep") == "adjacent"
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("red", "red and blue"),
+        ("red and blue", "red"),
+        ("red and blue", "blue"),
+        (f"up it goes {text('q', 9)}", f"down it goes {text('q', 9)}"),
+        (f"{text('q', 9)} goes up", f"{text('q', 9)} goes down"),
+        (f"when {text('q', 9)} goes up", f"if {text('q', 9)} goes down"),
+    ],
+    ids=["right in wrong", "wrong begins right", "wrong ends right", "equal ends", "equal beginnings", "equal middles"],
+)
+def test_choices_that_share_words_are_told_apart_by_the_rest(right, wrong):
+    """The list has each once, and what they share in each of them."""
+    for listed in (f"{right}. {wrong}. green", f"{wrong}. {right}. green"):
+        for more, cls in (("", "prompt"), (f" so: {right}", "adjacent"), (f" so: {wrong}", "prompt")):
+            document = f"{PROMPT} {listed}{more}"
+            assert one(document, prompt=PROMPT, choices=[right, wrong, "green"], correct=0, answer=right) == cls
+
+
+def test_told_apart():
+    prompt, right, wrong = [place(0, 10)], [place(12, 14)], [[place(15, 17)], [place(18, 20)]]
+    assert not nearby.told_apart(prompt, right, wrong)
+    assert nearby.told_apart(prompt, [*right, place(30, 32)], wrong)
+    assert not nearby.told_apart(prompt, [*right, place(30, 32)], [[place(15, 17), place(40, 42)]])
+    assert not nearby.told_apart(prompt, [*right, place(300, 302)], wrong)
+    assert nearby.told_apart(prompt, right, [])
+
+
+def test_dense():
+    number, first = dense(np.array([3, 1, 3, 1]), np.array([0, 5, 0, 4]))
+    assert number.tolist() == [2, 1, 2, 0]
+    assert first.tolist() == [3, 1, 0]
+
+
+def test_template_equals_its_definition():
+    """Against sets: n-grams of the texts of two examples; of choices, of two texts."""
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        examples = [
+            (str(rng.choice(["s", "t"])), {"prompt": " ".join(rng.choice(list("abc"), rng.integers(8, 14)))})
+            for _ in range(rng.integers(1, 6))
+        ]
+        given = Given(examples, [])
+        suites = given.suites()
+        units = [naive.units(own) for own in suites.parts["text"].to_pylist()]
+        layout, _ = worked.layout_of(units, N)
+        found = template(side_of(suites.examples, suites.parts, layout))
+        texts = [(suite, tuple(own)) for (suite, _), own in zip(examples, units, strict=True)]
+        for part, own in enumerate(units):
+            if layout.same[part] != part:
+                continue
+            places = range(layout.offsets[part], layout.offsets[part + 1])
+            for at, gram in zip(places, worked.grams_in(own, N), strict=True):
+                mine = {suite for suite, other in texts if other == tuple(own)}
+                expected = any(
+                    len({other for suite, other in texts if suite == s and gram in worked.grams_in(other, N)}) >= 2
+                    for s in mine
+                )
+                assert bool(found.excluded[at]) == expected
+
+
+# --- what words say -------------------------------------------------------------------------------------------------
+
+SPEECH = "ask not what your country can do for you but what you can do for your country"
+ASKS = "which president of the land said these words"
+STATEMENT = "the widow of the last ferryman sold both boats"  # nine units, seven words of two letters and more
+
+
+@pytest.mark.parametrize("marks", ["“{}”", '"{}"', "«{}»", "「{}」", "《{}》", "‘{}’", "'{}'", "> {}\n", "``{}''"])
+def test_a_prompt_found_in_what_it_quotes_is_a_passage(marks):
+    prompt = f"{marks.format(SPEECH)} {ASKS}?"
+    assert one(f"{filler(9)} {SPEECH} {filler(9, 50)}", prompt=prompt) == "passage"
+    assert one(f"{filler(9)} {prompt} {filler(9, 50)}", prompt=prompt) == "prompt"
+    assert one(f"{filler(9)} {SPEECH} which president of the land {filler(9, 50)}", prompt=prompt) == "prompt"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"{SPEECH} {ASKS}",  # no marks
+        f'"""{SPEECH}""" {ASKS}',  # a docstring
+        f"“{SPEECH}”",  # nothing but a quotation
+        f"she said: “{SPEECH[:36]}” and “{SPEECH[37:]}” for long",  # found in both of two
+        f"it’s {SPEECH} {ASKS} isn’t it",  # apostrophes
+    ],
+)
+def test_what_is_no_quotation(prompt):
+    assert one(f"{filler(9)} {SPEECH} {filler(9, 50)}", prompt=prompt) == "prompt"
+
+
+def test_quotations_are_long_and_in_any_script():
+    short = " ".join(SPEECH.split()[:7])
+    assert one(f"{filler(9)} {short} who {filler(9, 50)}", prompt=f"“{short}” who said it?") == "prompt"
+    speech = SPEECH.replace("o", "ö").replace("a", "ä")
+    assert one(f"{filler(9)} {speech} {filler(9, 50)}", prompt=f"“{speech}” {ASKS}?") == "passage"
+
+
+def test_a_quotation_that_begins_before_the_text():
+    prompt = f"{SPEECH}'. {ASKS}."
+    assert one(f"{filler(9)} {SPEECH} {filler(9, 50)}", prompt=prompt) == "passage"
+
+
+def test_where_the_rest_is_template_the_quotation_is_the_item():
+    rest = "is the argument given above deductively valid or invalid in your view"
+    prompts = [f"“{SPEECH}” {rest}", f"“{text('y')}” {rest}"]
+    examples = [("s", {"prompt": prompt}) for prompt in prompts]
+    assert Given(examples, [f"{filler(9)} {SPEECH} {filler(9, 50)}"]).classes() == ["prompt", "clean"]
+
+
+def test_a_short_choice_alone_is_a_statement():
+    wrong = text("w"), text("v")
+    parts = {"prompt": PROMPT, "choices": [STATEMENT, *wrong], "answer": STATEMENT}
+    assert one(f"{filler(9)} {STATEMENT}", correct=0, **parts) == "passage"
+    assert one(f"{filler(9)} {STATEMENT}", prompt=PROMPT, answer=STATEMENT) == "solution"
+    assert one(f"{PROMPT} {filler(4)} {STATEMENT}", correct=0, **parts) == "adjacent"
+    longer = f"{STATEMENT} to a man from the other side"
+    assert one(f"{filler(9)} {longer}", correct=0, prompt=PROMPT, choices=[longer, *wrong], answer=longer) == "solution"
+
+
+@pytest.mark.parametrize(
+    "solution, cls",
+    [
+        ("while b: a, b = b, a % b; return a", "passage"),
+        ("(x - 2)(x + 2)(x - 1)(x + 1)(x - 3)(x + 3)(x - 4)(x + 4)", "passage"),
+        ("return all(a[i] <= a[i + 1] for i in range(len(a) - 1)) or all(a[i] >= a[i + 1])", "passage"),
+        ("import re; text = open(path).read(); names = sorted(set(re.findall(pattern, text)))", "solution"),
+        ("return Return RETURN value Value VALUE x y result Result RESULT", "passage"),
+        ("open read close write seek 1 2 3 4", "solution"),
+        (f"open read close write seek tell join split strip {'x y z w ' * 8}", "solution"),
+    ],
+)
+def test_an_idiom_alone_is_no_solution(solution, cls):
+    assert one(f"{filler(9)} {solution}", prompt=PROMPT, solution=solution) == cls
+    assert one(f"{PROMPT} {solution}", prompt=PROMPT, solution=solution) == "adjacent"
+
+
+def test_formulas_are_no_variants():
+    formula = "sin 20 cos 10 sin 40 cos 30 sin 50 cos 70"
+    assert one(formula.replace("0", "1"), prompt=formula) == "clean"
+    named = formula.replace("sin 20", "Simplify now: sin 20")
+    assert one(named.replace("0", "1"), prompt=named) == "clean"
+    named = formula.replace("sin 20", "Simplify without tables: sin 20")
+    assert one(named.replace("0", "1"), prompt=named) == "variant"
+
+
+def test_names_count_against_a_variant():
+    asked = "why did the council of {} refuse the {} bells that {} had brought from the north in 1720"
+    prompt = asked.format("Osterness", 12, "Dagny")
+    assert one(f"{filler(9)} {asked.format('Osterness', 30, 'Dagny')}", prompt=prompt) == "variant"
+    assert one(f"{filler(9)} {asked.format('Quellin', 30, 'Verity')}", prompt=prompt) == "clean"
+
+
+def test_a_piece_of_a_question_that_others_share_needs_company():
+    question = "which one of the following most strengthens the {} argument made"
+    about, other = question.format("columnist"), question.format("author")
+    examples = [("s", {"prompt": about, "passage": PASSAGE}), ("s", {"prompt": other, "passage": text("d")})]
+    found = "most strengthens the columnist argument made"
+    judged = Given(examples, [f"{filler(9)} following {found} {filler(9, 50)}"]).judged()
+    assert judged.classes["class"].to_pylist()[0] in ("clean", "passage")
+    near = Given(examples, [f"{PASSAGE} {about}", f"{filler(9)} {about} {filler(9, 50)}"]).judged()
+    assert near.evidence["class"].to_pylist()[:2] == ["prompt", "prompt"]
+
+
+@pytest.mark.parametrize(
+    "own, found, passage, shared, cls",
+    [(7, 12, True, True, "passage"), (7, 12, False, True, "prompt"), (7, 12, True, False, "prompt"),
+     (10, 13, True, True, "prompt")],
+    ids=["a piece", "about nothing else", "shared with none", "long enough"],
+)  # fmt: skip
+def test_a_piece_of_a_question_is_short_shared_and_about_something(own, found, passage, shared, cls):
+    asked = f"{text('shared', 9)} {text('own', own)}"
+    other = f"{text('shared' if shared else 'else', 9)} {text('other', own)}"
+    about = [{"passage": PASSAGE}, {"passage": text("d")}] if passage else [{}, {}]
+    examples = [("s", {"prompt": one, **more}) for one, more in zip((asked, other), about, strict=True)]
+    piece = " ".join(asked.split()[-found:])
+    assert Given(examples, [f"{filler(9)} {piece} {filler(9, 50)}"]).classes() == [cls, "clean"]
+
+
+@pytest.mark.parametrize(
+    "kind, window, cls",
+    [("solution", {"containment": 0.9}, "near"), ("tests", {"containment": 0.9}, "clean"),
+     ("solution", {"numbers": 0.95, "edit": 0.7}, "variant"), ("tests", {"numbers": 0.95, "edit": 0.7}, "clean")],
+)  # fmt: skip
+def test_tests_speak_only_where_they_are_found_as_they_are(kind, window, cls):
+    own = text("t", 20)
+    row = {"doc": 0, "part": 1, "doc_unit": 0, "length": 20, **window}
+    assert Given([("s", {"prompt": PROMPT, kind: own})], [filler(30)], [row]).classes() == [cls]
+
+
+@pytest.mark.parametrize("kind, cls", [("solution", "passage"), ("tests", "clean")])
+def test_an_idiom_nearly_found_is_no_solution(kind, cls):
+    own = " ".join(f"f{at} {at}" for at in range(12))
+    row = {"doc": 0, "part": 1, "doc_unit": 0, "length": 24, "containment": 0.9, "edit": 0.9}
+    document = " ".join(own.split()[:10])
+    assert Given([("s", {"prompt": PROMPT, kind: own})], [f"{document} {filler(9)}"], [row]).classes() == [cls]
+
+
+def test_an_answer_that_its_passage_tells_is_the_answer_behind_the_prompt():
+    told = text("t", 9)
+    parts = {"prompt": PROMPT, "passage": f"{PASSAGE} {told}", "answer": told}
+    assert one(f"{PASSAGE} {told} {PROMPT} {told}", **parts) == "adjacent"
+    assert one(f"{PASSAGE} {told} {PROMPT} {filler(9)}", **parts) == "prompt"

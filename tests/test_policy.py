@@ -1,0 +1,195 @@
+"""--fail-on: the grammar, its errors, and what conditions say of a report; intervals and bounds of shares."""
+
+import math
+from typing import Any, cast
+
+import hypothesis.strategies as st
+import pytest
+import worked
+from hypothesis import given
+
+from datapipe.auditing.policy import EACH, MEASURES, OPERATORS, parse
+from datapipe.auditing.report import Rate, Section, SetRow
+from datapipe.auditing.statistics import rates, rule_of_three, wilson
+from datapipe.contamination.classes import FLAGGED
+from datapipe.errors import ManifestError
+
+
+def row(suite: str, **classes: int) -> SetRow:
+    own, counts = rates(classes), cast(Any, classes)
+    return SetRow(
+        suite=suite, examples=own.examples, tested=own.tested, classes=counts, flagged=own.flagged,
+        rate=Rate(found=own.flagged, of=own.tested, share=own.share, low=own.low, high=own.high),
+        least=own.least, most=own.most, zero=own.zero, without_exclusion=own.flagged,
+    )  # fmt: skip
+
+
+def section(role: str, *rows: SetRow) -> Section:
+    total: dict[Any, int] = {}
+    for own in rows:
+        for name, count in own.classes.items():
+            total[name] = total.get(name, 0) + count
+    return Section.model_construct(role=role, sets=rows, total=row("*", **total))
+
+
+GSM = row("gsm8k", adjacent=2, prompt=3, near=1, clean=84, untested=10)
+MMLU = row("mmlu.test", solution=1, passage=4, clean=95)
+TRAIN = section("train", GSM, MMLU)
+
+
+@pytest.mark.parametrize(
+    "text, figures, violated",
+    [
+        ("gsm8k.adjacent > 0", {"gsm8k": 2}, True),
+        ("gsm8k.adjacent>2", {"gsm8k": 2}, False),
+        ("  gsm8k.adjacent  >=  2 ", {"gsm8k": 2}, True),
+        ("mmlu.test.adjacent > 0", {"mmlu.test": 0}, False),
+        ("'mmlu.test'.solution == 1", {"mmlu.test": 1}, True),
+        ('"gsm8k".near != 1', {"gsm8k": 1}, False),
+        ("flagged >= 7", {"*": 7}, True),
+        ("flagged > 0.04", {"*": 7 / 200}, False),
+        ("rate > 0.01", {"*": 7 / 190}, True),
+        ("rate > 1", {"*": 7 / 190}, False),
+        ("gsm8k.rate >= 0.0667", {"gsm8k": 6 / 90}, False),
+        ("*.rate > 0.05", {"gsm8k": 6 / 90, "mmlu.test": 0.01}, True),
+        ("untested > 0.2", {"*": 0.05}, False),
+        ("gsm8k.untested > 9", {"gsm8k": 10}, True),
+        ("clean < 180", {"*": 179}, True),
+        ("clean <= 178", {"*": 179}, False),
+    ],
+)
+def test_conditions(text, figures, violated):
+    found = parse(text).judge([TRAIN])
+    assert found.expression == text
+    assert found.figures == pytest.approx(figures)
+    assert found.violated is violated
+
+
+@pytest.mark.parametrize(
+    "text, place, expected",
+    [
+        ("", 1, "a measure"),
+        ("gsm8k.adjacent", 15, "one of >="),
+        ("gsm8k.adjacnt > 0", 7, "a measure: adjacent, solution"),
+        ("gsm8k > 0", 1, "a measure"),
+        ("rate = 0.1", 6, "one of >="),
+        ("rate >", 7, "a number"),
+        ("rate > -1", 8, "a number"),
+        ("rate > 1%", 9, "the end"),
+        ("rate > 0.1 and flagged > 1", 12, "the end"),
+        ("rate > 2", 8, "a share, 0 to 1"),
+        ("flagged > 1.5", 11, "a share, 0 to 1"),
+        ("'gsm8k' > 0", 8, ". and a measure"),
+        (".rate > 0.1", 1, "the name of a suite"),
+        ("__import__('os').system('x')", 1, "a measure"),
+        ("rate > 1e5", 9, "the end"),
+    ],
+)
+def test_what_is_no_condition(text, place, expected):
+    with pytest.raises(ManifestError) as error:
+        parse(text)
+    assert f"at character {place}: expected {expected}" in str(error.value)
+    assert error.value.status == 2
+
+
+def test_a_suite_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(ManifestError, match=r"no eval suite 'gsm'; there are: gsm8k, mmlu.test"):
+        parse("gsm.rate > 0.1").judge([TRAIN])
+
+
+def test_what_is_not_known_keeps_no_limit():
+    nothing = section("train", row("s", untested=5))
+    assert parse("rate > 0.01").judge([nothing]).violated
+    assert not parse("rate < 0.01").judge([nothing]).violated
+    assert parse("rate > 0.01").judge([nothing]).figures == {}
+
+
+def test_sections_are_judged_apart_and_validation_not_at_all():
+    clean = section("train", row("s", clean=9))
+    found = parse("flagged > 0").judge([clean, section("retrieval", row("s", prompt=1)), section("validation", GSM)])
+    assert found.figures == {"train: *": 0, "retrieval: *": 1}
+    assert found.violated
+    assert not parse("flagged > 0").judge([clean, section("validation", GSM)]).violated
+
+
+names = st.text(st.characters(blacklist_characters="'", blacklist_categories=["Cs"]), min_size=1, max_size=9)
+
+
+@given(names, st.sampled_from(MEASURES), st.sampled_from(sorted(OPERATORS)), st.integers(0, 10**6))
+def test_what_is_written_is_read(suite, measure, sign, number):
+    bound = 0.5 if measure == "rate" else number
+    found = parse(f"'{suite}'.{measure}{sign}{bound}")
+    assert (found.suite, found.measure, found.operator, found.bound) == (suite, measure, sign, bound)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_condition_or_an_error_of_the_user(text):
+    try:
+        found = parse(text)
+    except ManifestError:
+        return
+    assert found.measure in MEASURES
+    assert found.suite is None or found.suite == EACH or found.suite
+
+
+# --- statistics -------------------------------------------------------------------------------------------------
+
+
+def test_worked_example_19_set():
+    own = rates(worked.SET)
+    assert (own.examples, own.tested, own.flagged) == (200, 150, 12)
+    assert own.share == pytest.approx(worked.SET_RATE)
+    assert (own.low, own.high) == pytest.approx(worked.SET_WILSON, abs=5e-5)
+    assert (own.least, own.most) == pytest.approx(worked.SET_BOUNDS)
+    assert own.zero is None
+    nothing = rates({"clean": 150})
+    assert (nothing.high, nothing.zero) == pytest.approx(worked.NOTHING_OF_150, abs=5e-4)
+    assert nothing.low == 0.0
+
+
+def test_short_examples_are_in_no_rate_and_in_the_upper_bound():
+    own = rates({"short": 5, "untested": 5, "passage": 5, "prompt": 1, "clean": 4})
+    assert (own.tested, own.share, own.least, own.most) == (10, 0.1, 0.05, 0.55)
+
+
+def test_rates_of_nothing():
+    own = rates({})
+    assert (own.share, own.low, own.high, own.least, own.most, own.zero) == (None, 0.0, 1.0, 0.0, 1.0, None)
+    own = rates({"untested": 3})
+    assert (own.share, own.least, own.most) == (None, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "of, recall, limit",
+    [(150, 1.0, 0.02), (150, 0.5, 0.04), (2, 1.0, 1.0), (0, 1.0, None), (150, 0.0, None), (9, None, None)],
+)
+def test_rule_of_three(of, recall, limit):
+    assert rule_of_three(of, recall) == limit
+
+
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_wilson_solves_its_equation(found, more):
+    """The ends are the p for which found / of is z standard deviations away."""
+    of = found + more
+    low, high = wilson(found, of)
+    assert 0 <= low <= high <= 1
+    if of == 0:
+        return
+    share = found / of
+    assert low <= share <= high
+    for end in (low, high):
+        if 0 < end < 1:
+            assert abs(share - end) / math.sqrt(end * (1 - end) / of) == pytest.approx(1.959963984540054, rel=1e-6)
+
+
+def test_impossible_counts():
+    for call in (lambda: wilson(3, 2), lambda: wilson(-1, 2), lambda: rule_of_three(5, 1.5)):
+        with pytest.raises(ValueError, match="expected"):
+            call()
+
+
+def test_the_report_names_the_same_classes():
+    from datapipe.auditing import report
+    from datapipe.contamination.classes import CLASSES, NOT_TESTED
+
+    assert (report.CLASSES, report.FLAGGED, report.NOT_TESTED) == (CLASSES, FLAGGED, NOT_TESTED)

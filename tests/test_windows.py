@@ -1,0 +1,209 @@
+"""The second stage: containment, edits, masks, substrings; and its kernels against slow twins."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_scan import Part, found_in, parts_of
+
+from datapipe.contamination import metrics, windows
+from datapipe.contamination.index import Index
+from datapipe.kernels import edit
+
+UNITS = st.lists(st.integers(2, 6), max_size=12).map(lambda values: np.array(values, np.uint64))
+ITEM = "a train leaves the station at noon and travels north at a steady speed of sixty miles an hour for three hours"
+
+
+def distance(a: Sequence[int], b: Sequence[int]) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1]
+
+
+@settings(deadline=None, max_examples=300)
+@given(UNITS, UNITS, st.integers(-3, 12))
+def test_the_fewest_edits_to_any_run(text, part, start):
+    """With a band wider than both, the least distance of the part to any run of the text."""
+    low, high, half = 0, len(text), 40
+    best, first, last = edit.align(text, low, high, part, 0, len(part), start, half)
+    every = [distance(part.tolist(), text[i:j].tolist()) for i in range(high + 1) for j in range(i, high + 1)]
+    assert best == min(every)
+    assert low <= first <= last <= high
+    assert distance(part.tolist(), text[first:last].tolist()) == best
+
+
+@settings(deadline=None, max_examples=200)
+@given(UNITS, UNITS, st.integers(1, 4))
+def test_shingles_contained(text, part, n):
+    def grams(units: np.ndarray) -> set[tuple[int, ...]]:
+        return {tuple(units[i : i + n].tolist()) for i in range(len(units) - n + 1)}
+
+    some, common = edit.contained(text, 0, len(text), part, 0, len(part), n)
+    assert (some, common) == (len(grams(part)), len(grams(part) & grams(text)))
+    inside = {
+        i + k for i in range(len(part) - n + 1) if tuple(part[i : i + n].tolist()) in grams(text) for k in range(n)
+    }
+    assert edit.within(text, 0, len(text), part, 0, len(part), n, False) == len(inside)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.integers(2, 4), min_size=1, max_size=14), st.lists(st.integers(2, 4), max_size=14), st.data())
+def test_a_run_extended_over_substitutions(part, text, data):
+    """Against metrics.extend, the definition, on the units that lie on the run's diagonal."""
+    start, at = data.draw(st.integers(0, len(part) - 1)), data.draw(st.integers(0, len(text)))
+    length = data.draw(st.integers(1, len(part) - start))
+    budget = data.draw(st.integers(0, 4))
+    places = range(at - start, at - start + len(part))
+    equal = np.array([0 <= j < len(text) and text[j] == part[i] for i, j in enumerate(places)], bool)
+    equal[start : start + length] = True  # a run is equal by definition
+    runs = np.array([[0, 0, len(part), start, length, at]], np.int64)
+    units, held = (np.array(values, np.uint64) for values in (text, part))
+    found = edit.extended(units, np.array([0, len(text)], np.int64), held, runs, budget)
+    assert found.tolist() == [metrics.extend(equal, start, length, budget)[2]]
+
+
+def test_the_window_has_the_best_extended_run():
+    part = "a b c d e f g h i j k l m n o p q r s t"
+    (row,) = second(part, part.replace("i", "x").replace("n", "y").replace("t", "z"))
+    assert row["extended"] == 17
+    (row,) = second(part, "a b c d e f g h 1 2 3 4 5 6 7 q r s t")
+    assert row["extended"] == 8
+
+
+def second(part: str, value: str, kind: str = "prompt") -> list[dict]:
+    return found_in(Index.build(parts_of(Part(part, kind))), [value]).windows.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "change, edits",
+    [
+        (lambda words: words, None),
+        (lambda words: [*words[:10], "X", *words[11:]], 1),
+        (lambda words: [*words[:10], *words[11:]], 1),
+        (lambda words: [*words[:10], "X", *words[10:]], 1),
+        (lambda words: ["X", *words[1:9], "Y", "Z", *words[11:]], 3),
+    ],
+    ids=["none", "substituted", "deleted", "inserted", "three"],
+)
+def test_edits_of_an_item(change, edits):
+    words = ITEM.split()
+    rows = second(ITEM, "before it much else " * 9 + " ".join(change(words)) + " and behind it" * 9)
+    if edits is None:
+        assert rows == []  # a run of the whole part says it all
+    else:
+        (row,) = rows
+        longer = max(len(words), row["length"])
+        assert row["edit"] == 1 - edits / longer
+        assert row["containment"] >= 0.4
+        assert row["numbers"] is None
+        assert row["identifiers"] is None
+
+
+def test_the_best_of_several_windows():
+    words = ITEM.split()
+    (row,) = second(ITEM, " ".join(words[:8]) + " x" * 200 + " " + " ".join([*words[:15], "X", *words[16:]]))
+    assert (row["doc_unit"], row["length"]) == (208, len(words))
+    assert row["edit"] == 1 - 1 / len(words)
+
+
+def test_containment_is_of_the_part():
+    """Ten shingles of five units, six of them found in a long document: .6, however long it is."""
+    part = " ".join(f"u{i}" for i in range(14))
+    (row,) = second(part, "x " * 500 + " ".join(f"u{i}" for i in range(10)) + " y" * 500)
+    assert row["containment"] == 0.6
+    assert row["plain"] == 10 / 14
+
+
+def test_numbers_by_mask():
+    part = "tom has 12 apples and buys 7 more how many apples does he have in all"
+    (row,) = second(part, part.replace("12", "31").replace("7", "９"))
+    assert row["numbers"] == 1.0
+    assert row["plain"] < 0.6
+    assert row["edit"] == 1 - 2 / 16
+
+
+CODE = """def total(items, limit):
+    result = 0
+    for item in items:
+        if item.price > limit:
+            result += item.price * 2
+    return result
+"""
+
+
+def test_identifiers_by_mask():
+    renamed = CODE.replace("result", "acc").replace("total", "summed")
+    kept = "\n# one two three four five six seven eight"  # what makes it a candidate
+    (row,) = second(CODE + kept, renamed + kept, "solution")
+    assert row["identifiers"] == 1.0
+    assert row["plain"] < 1
+
+
+@pytest.mark.parametrize(
+    "value, wanted",
+    [
+        (CODE, True), ("int main(void) {\n  return 0;\n}\n", True), (ITEM, False), ("", False),
+        ("She has 3 + 4 = 7 apples.\nThen 7 * 2 = 14 apples are left.", False),
+        ("The answer is (B).\nIt follows from the passage.", False),
+    ],
+)  # fmt: skip
+def test_what_looks_like_code(value, wanted):
+    assert windows.looks_like_code(value) is wanted
+
+
+def test_code_units():
+    assert windows.code_units("for x_1 in range(10): s += f(\"a b\") # no") == [
+        "for", "i", "in", "i", "(", "0", ")", ":", "i", "+=", "i", "(", '""', ")", "#", "i",
+    ]  # fmt: skip
+    assert windows.code_share("a = b", "c = d") == 0.0  # fewer than an n-gram
+    assert windows.code_share("a = b + c", "x = y + z", 5) == 1.0
+    assert windows.code_share("a = b + c", "x = y - z", 3) == 0.6
+    assert windows.code_share("", "x", 3) == 0.0
+
+
+@pytest.mark.parametrize(
+    "own, theirs, wanted",
+    [
+        ("x" * 60, "x" * 50, True),
+        ("x" * 60, "x" * 49, False),
+        ("a, b; c", "0abc0", True),
+        ("a, b; c", "a-b", False),
+        ("-", "anything", False),
+        ("y" * 5 + "z" * 50, "z" * 50, True),  # the last 50, whatever the stride
+        ("y" + "z" * 50 + "q" * 9, "z" * 50, False),  # at no start looked at
+    ],
+)
+def test_substrings_of_fifty(own, theirs, wanted):
+    assert windows.substring(own, theirs) is wanted
+
+
+def test_a_candidate_in_a_large_document_is_quick():
+    words = ITEM.split()
+    part = " ".join(f"{word}{i}" for i in range(100) for word in words)
+    index = Index.build(parts_of(part))
+    near = part.replace("noon50", "night").replace("speed70 of70", "pace")
+    text = pa.array(["lorem ipsum dolor sit amet " * 370_000 + near + " consectetur" * 830_000], pa.large_string())
+    found_in(index, [near])
+    start = time.process_time()
+    (row,) = found_in(index, text.to_pylist()).windows.to_pylist()
+    assert time.process_time() - start < 4  # on a busy machine; the second stage alone takes a few hundredths
+    assert row["edit"] > 0.99
+
+
+def test_index_units_and_texts_agree():
+    index = Index.build(parts_of("", "naïve Ａ b", "中文"))
+    assert index.lengths.tolist() == [0, 3, 2]
+    hashes, starts, ends = index.units(1)
+    assert len(hashes) == 3
+    assert [index.text[1].as_py().encode()[a:b].decode() for a, b in zip(starts, ends, strict=True)] == [
+        "naïve",
+        "Ａ",
+        "b",
+    ]
