@@ -83,6 +83,26 @@ def positions(offsets: np.ndarray, sizes: np.ndarray, length: int) -> np.ndarray
     return found
 
 
+def id_column(ids: np.ndarray, schema: pa.Schema) -> pa.Array:
+    """int32[rows, length] as the column input_ids of a shard's schema: lists, or bytes of fixed width."""
+    kind = schema.field("input_ids").type
+    rows, length = ids.shape
+    if pa.types.is_list(kind):
+        offsets = np.arange(0, ids.size + 1, length, dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids.reshape(-1)))
+    data = ids.astype("<u2" if kind.byte_width == 2 * length else "<i4")
+    return pa.FixedSizeBinaryArray.from_buffers(kind, rows, [None, pa.py_buffer(data)])
+
+
+def ids_of(column: pa.Array, length: int) -> np.ndarray:
+    """int32 of all ids of the column input_ids, with `length` ids in a row where they are bytes."""
+    if pa.types.is_list(column.type):
+        return column.flatten().to_numpy()
+    width = column.type.byte_width
+    data = np.frombuffer(column.buffers()[1], np.uint8, len(column) * width, column.offset * width)
+    return data.view("<u2" if width == 2 * length else "<i4").astype(np.int32, copy=False)
+
+
 def cu_seqlens(sizes: np.ndarray) -> np.ndarray:
     """int32[segments + 1] of one row: 0, then where each segment ends; the last is n_tokens, padding is outside."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
@@ -228,14 +248,22 @@ def _ids(path: Path, file: pq.ParquetFile, rows: _Rows, content: Content) -> tup
     content.counts(lengths)
     largest = start = 0
     for column in _groups(file):
-        here = _counts(column)
+        here = _widths(column, length)
         _fail(path, np.concatenate((np.zeros(start, bool), here != length)), f"input_ids has not {length} ids")
-        values = column.flatten().to_numpy()
+        values = ids_of(column, length)
         if len(values) and values.min() < 0:
             raise IntegrityError(f"{path}: a negative token id in rows {start} to {start + len(here) - 1}")
         largest, start = max(largest, int(values.max(initial=0))), start + len(here)
         content.values(values)
     return length, largest
+
+
+def _widths(column: pa.Array, length: int) -> np.ndarray:
+    """int64[rows]: how many ids each row has."""
+    if pa.types.is_list(column.type):
+        return _counts(column)
+    fits = column.type.byte_width in (2 * length, 4 * length) and not column.null_count
+    return np.full(len(column), length if fits else -1)
 
 
 def _groups(file: pq.ParquetFile) -> Iterator[Any]:

@@ -24,15 +24,23 @@ from datapipe.keyed import keyed, keyed_each
 from datapipe.manifest import Manifest
 from datapipe.mix import limit, weights
 from datapipe.pack import Packed, pack
-from datapipe.rows import AGAIN, ENDS, STARTS, Content
+from datapipe.rows import AGAIN, ENDS, STARTS, Content, id_column
 from datapipe.spill import Spill
 from datapipe.tokens import ROWS, Special, Tokenized, Tokenizer
 
 SPLITS = ("train", "validation")
 HEADS = pa.schema([("doc", pa.int64()), ("doc_id", pa.string()), ("source", pa.int16()), ("tokens", pa.int64())])
 BODIES = pa.schema([("doc", pa.int64()), ("ids", pa.list_(pa.int32()))])
+LEAVES = [f"{f.name}.list.element" if pa.types.is_list(f.type) else f.name for f in tables.SHARD.remove(1)]
 # the leaf's name: the name of the column itself is taken without a word and does nothing
 OPTIONS = {"use_dictionary": False, "use_byte_stream_split": ["input_ids.list.element"]}
+# storage binary: nothing stands between the memory map and the ids but one page header a row group
+PLAIN = {
+    "use_dictionary": False,
+    "compression": dict.fromkeys(LEAVES, "zstd") | {"input_ids": "none"},
+    "compression_level": dict.fromkeys(LEAVES, 3),
+    "write_statistics": LEAVES,
+}
 QUANTILES = {"p1": 1, "p50": 50, "p90": 90, "p99": 99}
 
 
@@ -45,6 +53,7 @@ class _Split:
     manifest: Manifest
     buckets: int
     control: tuple[int, int, int]  # ids of bos, eos (-1: none) and pad
+    schema: pa.Schema  # of its shards
     heads: Spill
     bodies: Spill
 
@@ -114,9 +123,10 @@ def _open(name: str, docs: Documents, tokenizer: Tokenizer, manifest: Manifest) 
     size = manifest.shards.tokens
     buckets = max(copies, -(-selected // size)) if name == "train" else last // size + bool(selected)
     control = (_id(tokenizer.bos), _id(tokenizer.eos), tokenizer.pad_id)
+    schema = tables.shard_schema(manifest.shards.storage, manifest.sequences.length, tokenizer.max_id)
     heads = Spill(docs.work.folder(f"heads-{name}"), buckets, HEADS)
     bodies = Spill(docs.work.folder(f"bodies-{name}"), buckets, BODIES)
-    return _Split(name, docs, manifest, buckets, control, heads, bodies)
+    return _Split(name, docs, manifest, buckets, control, schema, heads, bodies)
 
 
 def _id(special: Special | None) -> int:
@@ -198,7 +208,7 @@ def _write_shard(split: _Split, bucket: int, path: Path, row_start: int) -> _Wri
     columns = _columns(found, row_start)
     content.counts(np.full(found.packed.rows, split.length))
     batches = _batches(split, bucket, found, columns, content)
-    rows = tables.write_stream(path, tables.SHARD, batches, row_group=tables.SHARD_ROW_GROUP, **OPTIONS)
+    rows = tables.write_stream(path, split.schema, batches, row_group=tables.SHARD_ROW_GROUP, **options(split.schema))
     for name in ("seg_len", "seg_start", "seg_flags", "seg_source", "loss_mask"):
         content.column(columns[name].combine_chunks())
     split.heads.drop(bucket)
@@ -259,10 +269,15 @@ def _batches(
         segments = (packed.offsets[first : stop + 1], packed.document, packed.start, packed.size)
         packing.fill(documents, segments, split.control, out)
         content.values(out.reshape(-1))
-        offsets = np.arange(0, out.size + 1, split.length, dtype=np.int32)
-        filled = pa.ListArray.from_arrays(pa.array(offsets), pa.array(out.reshape(-1)))
-        here = columns.slice(first, stop - first).add_column(1, "input_ids", filled)
-        yield from here.cast(tables.SHARD).combine_chunks().to_batches()
+        here = columns.slice(first, stop - first).add_column(1, split.schema.field(1), id_column(out, split.schema))
+        yield from here.cast(split.schema).combine_chunks().to_batches()
+
+
+def options(schema: pa.Schema) -> dict:
+    """How a shard is written.  `binary`: the ids of a row group are one page, whatever their size."""
+    if schema is tables.SHARD:
+        return OPTIONS
+    return PLAIN | {"data_page_size": 2 * tables.SHARD_ROW_GROUP * schema.field("input_ids").type.byte_width}
 
 
 def _ids(split: _Split, bucket: int, found: _Bucket) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

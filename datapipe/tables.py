@@ -126,6 +126,29 @@ SHARD = pa.schema(
     ]
 )
 SHARD_ROW_GROUP = 64
+
+
+def shard_schema(storage: str, length: int, max_id: int) -> pa.Schema:
+    """
+    The columns of a shard.
+
+    Storage `binary`: input_ids are the `length` ids of a row, little-endian, two bytes each where the tokenizer's
+    largest id fits into them, else four.
+    """
+    if storage == "list":
+        return SHARD
+    return _binary(length, 2 if max_id < 1 << 16 else 4)
+
+
+def _binary(length: int, width: int) -> pa.Schema:
+    return SHARD.set(SHARD.get_field_index("input_ids"), pa.field("input_ids", pa.binary(length * width), False))
+
+
+def id_bytes(schema: pa.Schema, length: int) -> int | None:
+    """Bytes of an id where `schema` is that of a `binary` shard with `length` ids in a row; None where it is not."""
+    return next((width for width in (2, 4) if schema.equals(_binary(length, width))), None)
+
+
 ROW_GROUP = 65_536
 
 

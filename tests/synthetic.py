@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from datapipe import rows, tables
+from datapipe import shards as shard_files
 from datapipe.build_manifest import Committed, Record, commit
 from datapipe.keyed import canonical, doc_id, text_id
 
@@ -98,22 +100,31 @@ def build(
     stored: str = "all",
     recipe: str = "1",
     started: str = "2026-01-01T00:00:00+00:00",
+    storage: str = "list",
+    shard_rows: int = 10**9,
+    max_id: int = 999,
+    masked: bool = False,
 ) -> Committed:
-    """A version under `output`/`name`; `stored` is the manifest's `documents`."""
+    """
+    A version under `output`/`name`; `stored` is the manifest's `documents`.
+
+    shard_rows: rows in a shard;  masked: in every third row the second token is not to be predicted
+    """
     docs = story() if docs is None else docs
     _name(docs)
     staging = output / f".staging-{name}-{recipe}"
     staging.mkdir(parents=True)
     _tables(staging, docs, stored, tokenizer)
-    splits = _shards(staging, docs) if tokenizer else None
+    schema = tables.shard_schema(storage, LENGTH, max_id)
+    splits = _shards(staging, docs, schema, shard_rows, masked) if tokenizer else None
     record = Record(
         name=name,
         recipe_id=recipe * 64,
-        manifest=_manifest(name, tokenizer, stored),
+        manifest=_manifest(name, tokenizer, stored) | {"shards": {"tokens": LENGTH * shard_rows, "storage": storage}},
         inputs=_inputs(docs),
         reports=_reports(docs),
         sources=["web", "wiki"],
-        tokenizer=TOKENIZER if tokenizer else None,
+        tokenizer=TOKENIZER | {"max_id": max_id} if tokenizer else None,
         splits=splits,
         edits={"web": {"nfc": 0}},
         libraries=("pyarrow",),
@@ -308,8 +319,8 @@ def _notes(stage: str, docs: list[Doc], gone: list[Doc]) -> dict[str, Any]:
     return found.get(stage, {})
 
 
-def _shards(staging: Path, docs: list[Doc]) -> dict[str, Any]:
-    """One row for each copy; a shard for each split that has any."""
+def _shards(staging: Path, docs: list[Doc], schema: pa.Schema, shard_rows: int, masked: bool) -> dict[str, Any]:
+    """One row for each copy."""
     rank = {doc.id: row for row, doc in enumerate(sorted(docs, key=lambda doc: doc.id))}
     splits = {}
     for split in ("train", "validation"):
@@ -317,11 +328,13 @@ def _shards(staging: Path, docs: list[Doc]) -> dict[str, Any]:
             (doc for doc in docs if doc.split == split and doc.stage is None and doc.copies), key=lambda d: d.id
         )
         placed = [doc for doc in here for _ in range(doc.copies)]
-        splits[split] = _split(staging, split, here, placed, rank)
+        placed_rows = [_row(n, doc, rank, masked and n % 3 == 0) for n, doc in enumerate(placed)]
+        shards = _write(staging, split, placed_rows, schema, shard_rows)
+        splits[split] = _split(here, placed, placed_rows, shards)
     return splits
 
 
-def _row(number: int, doc: Doc, rank: dict[str, int]) -> dict[str, Any]:
+def _row(number: int, doc: Doc, rank: dict[str, int], masked: bool) -> dict[str, Any]:
     ids = [int(word.removeprefix("w")) % 999 + 1 if word.startswith("w") else 1 for word in doc.words] + [EOS]
     n = len(ids)
     return {
@@ -332,36 +345,48 @@ def _row(number: int, doc: Doc, rank: dict[str, int]) -> dict[str, Any]:
         "seg_start": [0],
         "seg_flags": [3],
         "seg_source": [["web", "wiki"].index(doc.source)],
-        "loss_mask": None,
+        "loss_mask": b"\xfd" + b"\xff" * (LENGTH // 8 - 1) if masked else None,
         "n_tokens": n,
-        "n_targets": n - 1,
+        "n_targets": n - 1 - masked,
         "n_pad": LENGTH - n,
         "sum_len_sq": n * n,
     }
 
 
-def _split(staging: Path, split: str, docs: list[Doc], placed: list[Doc], rank: dict[str, int]) -> dict[str, Any]:
+def _write(staging: Path, split: str, placed: list[dict[str, Any]], schema: pa.Schema, shard_rows: int) -> list[Any]:
+    """The shards of a split: their entries in manifest.json."""
+    shards = []
+    for first in range(0, len(placed), shard_rows):
+        here = placed[first : first + shard_rows]
+        path = staging / split / f"shard-{len(shards):05d}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        ids = rows.id_column(np.array([row["input_ids"] for row in here], np.int32), schema)
+        table = pa.Table.from_pylist(here, tables.SHARD).set_column(1, schema.field(1), ids)
+        options = shard_files.options(schema)
+        tables.write_stream(path, schema, table.to_batches(), row_group=tables.SHARD_ROW_GROUP, **options)
+        shards.append(
+            {"path": f"{split}/{path.name}", "rows": len(here), "row_start": first,
+             "tokens": sum(row["n_tokens"] for row in here), "targets": sum(row["n_targets"] for row in here),
+             "content_sha256": rows.recount(path).content_sha256}
+        )  # fmt: skip
+    return shards
+
+
+def _split(docs: list[Doc], placed: list[Doc], placed_rows: list[dict[str, Any]], shards: list[Any]) -> dict[str, Any]:
     lengths = sorted(len(doc.words) + 1 for doc in docs) or [0]
     stored = sum(len(doc.words) + 1 for doc in placed)
-    shards = []
-    if placed:
-        (staging / split).mkdir()
-        path = staging / split / "shard-00000.parquet"
-        table = pa.Table.from_pylist([_row(n, doc, rank) for n, doc in enumerate(placed)], tables.SHARD)
-        tables.write(path, table, row_group=tables.SHARD_ROW_GROUP)
-        shards.append(
-            {"path": f"{split}/shard-00000.parquet", "rows": len(placed), "row_start": 0, "tokens": stored,
-             "targets": stored - len(placed), "content_sha256": rows.recount(path).content_sha256}
-        )  # fmt: skip
-    targets = stored - len(placed)
+    targets = sum(row["n_targets"] for row in placed_rows)
     return {
         "documents": len(docs),
         "sequences": len(placed),
         "tokens": {
-            "stored": stored, "targets": targets, "last_positions": len(placed), "masked": 0, "repeated_context": 0,
+            "stored": stored, "targets": targets, "last_positions": len(placed),
+            "masked": stored - len(placed) - targets, "repeated_context": 0,
             "padding": len(placed) * LENGTH - stored, "dropped": {},
         },
-        "by_source": {source: _share(source, docs, placed, targets) for source in ("web", "wiki")},
+        "by_source": {
+            source: _share(number, docs, placed_rows, targets) for number, source in enumerate(("web", "wiki"))
+        },
         "lengths": {
             "histogram": {"64": len(docs)}, "p1": lengths[0], "p50": lengths[len(lengths) // 2], "p90": lengths[-1],
             "p99": lengths[-1], "max": lengths[-1], "over_length_share": 0.0,
@@ -371,16 +396,16 @@ def _split(staging: Path, split: str, docs: list[Doc], placed: list[Doc], rank: 
     }  # fmt: skip
 
 
-def _share(source: str, docs: list[Doc], placed: list[Doc], targets: int) -> dict[str, Any]:
-    ours = [doc for doc in placed if doc.source == source]
-    tokens = sum(len(doc.words) + 1 for doc in ours)
+def _share(source: int, docs: list[Doc], placed_rows: list[dict[str, Any]], targets: int) -> dict[str, Any]:
+    ours = [row for row in placed_rows if row["seg_source"] == [source]]
+    mine = sum(row["n_targets"] for row in ours)
     return {
-        "documents": sum(doc.source == source for doc in docs),
+        "documents": sum(doc.source == ("web", "wiki")[source] for doc in docs),
         "copies": len(ours),
-        "tokens": tokens,
-        "targets": tokens - len(ours),
+        "tokens": sum(row["n_tokens"] for row in ours),
+        "targets": mine,
         "asked": None,
-        "realised": (tokens - len(ours)) / targets if targets else 0.0,
+        "realised": mine / targets if targets else 0.0,
     }
 
 
