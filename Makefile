@@ -1,6 +1,8 @@
 # Needs python3 (3.11 or newer, with venv), git and make.  Everything else goes into .venv, at the versions of constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+# a worker a core; `.venv/bin/python -m pytest tests/test_x.py` is quicker for one file
+PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help setup demo test slow lint format fixtures clean
@@ -9,15 +11,22 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 help:  ## this list
 	@grep -hE '^[a-z%-]+:.*## ' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-demo: .venv/.run  ## build manifests/demo.yaml and show what became of every document
+demo: .venv/.run  ## build manifests/demo.yaml, show what became of every document, train 18,320 parameters if torch is there
 	$(BIN)/datapipe build manifests/demo.yaml
 	$(BIN)/datapipe show demo
+	@if $(BIN)/python -c 'import torch, safetensors, matplotlib' 2>/dev/null; then \
+	  $(BIN)/datapipe build manifests/cyclic16.yaml && \
+	  if test -f runs/cyclic16/run.json; then $(BIN)/datapipe train manifests/train-cyclic16.yaml --resume; \
+	  else $(BIN)/datapipe train manifests/train-cyclic16.yaml; fi; \
+	else \
+	  echo "the demo ends with a small training run where torch is: $(INSTALL) --editable '.[train]' (or make setup), then make demo"; \
+	fi
 
 test: .venv/.dev  ## the tests, all but those marked slow
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 slow: .venv/.dev  ## the slow tests: the wheel in an empty environment, and the like
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 lint: .venv/.dev  ## format, lint and types, changing nothing
 	$(BIN)/ruff format --check .

@@ -16,11 +16,11 @@ A stage reads these, and answers with a Verdict; `apply` alone writes them.
 import fcntl
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import duckdb
 import numpy as np
@@ -210,6 +210,7 @@ class Documents:
     parts: list[Part]
     reports: list[StageReport] = field(default_factory=list)
     lists: Lists = field(default_factory=dict)  # what the manifest's stages look up
+    evals: Mapping[str, Any] = field(default_factory=dict[str, Any])  # and look for: see stages/eval_suites.py
 
     def alive(self, part: Part, where: str = "true") -> tuple[np.ndarray, np.ndarray]:
         """Rows (int32, sorted) and docs (int64) of a part's documents that no stage dropped; `where` is SQL."""

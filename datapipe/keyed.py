@@ -1,8 +1,8 @@
 """
 Keyed decisions, names and canonical JSON: where nothing may depend on order, host, clock or chance.
 
-Every decision (sample, word_filter, holdout, copies, bucket, row, verify, tokenizer) is the xxh3_64 of a canonical
-list that starts with its purpose, so no decision follows another.
+Every decision (sample, word_filter, holdout, copies, bucket, row, verify, tokenizer, order) is the xxh3_64 of a
+canonical list that starts with its purpose, so no decision follows another.
 """
 
 import datetime

@@ -42,7 +42,8 @@ from datapipe.language import Language
 from datapipe.lists import Lists
 from datapipe.manifest import Manifest, advice
 from datapipe.read import Plan, ReadResult
-from datapipe.stages import bands, signal_units, word_filter
+from datapipe.stages import bands, decontaminate, eval_suites, signal_units, word_filter
+from datapipe.stages.eval_suites import Evals
 from datapipe.tokens import Tokenizer
 
 Progress = Callable[[str, int, int | None], None]
@@ -56,6 +57,7 @@ VERSIONS = {
     "holdout": 1,
     "exact_dedup": 1,
     "near_dedup": 1,
+    "decontaminate": 1,  # also when eval suites are read, or classes said, otherwise
     "mix": 1,
     "pack": 1,
     "shards": 2,
@@ -93,7 +95,7 @@ def build(
         staging.mkdir()
         read.write_refused(result, staging)
         _hold(read.over_limits(result, manifest), staging, asked.home)
-        docs = replace(read.admit(result, manifest, work), lists=asked.lists)
+        docs = replace(read.admit(result, manifest, work), lists=asked.lists, evals=asked.evals)
 
         for place, stage in enumerate(manifest.stages, 1):
             progress(stage_name(place, stage.stage), 0, None)
@@ -107,8 +109,9 @@ def build(
         made = _record(asked, manifest, result, docs, tokenizer, splits)
         done = build_manifest.commit(made, staging, asked.home, lambda: clock.run(*docs.count("true")), workers)
         told = (
-            _warnings(result) + limits.emptied(docs) + advice.warnings(manifest) + lists.warnings(manifest, asked.lists)
-        )
+            *_warnings(result), *limits.emptied(docs), *advice.warnings(manifest),
+            *lists.warnings(manifest, asked.lists), *eval_suites.warnings(asked.evals),
+        )  # fmt: skip
         return Built(done.path, done.manifest, done.existing, told, work.store.ran, work.store.reused)
 
 
@@ -123,12 +126,14 @@ class Asked:
     # of files, read once: what recipe_id names is what encodes, classifies and is looked up
     tokenizer: Tokenizer | None
     lists: Lists
+    evals: Evals
     models: dict[str, str]  # what classifies -> its sha256
     listed: dict[str, str]  # where a list is named -> its sha256
 
 
 def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
     tokenizer, model, found = tokens.check(manifest), language.check(manifest), lists.check(manifest)
+    evals = eval_suites.check(manifest)
     plan = read.plan(manifest, workers=workers, language=model)
     output = output or manifest.resolve(str(manifest.output))
     models = {"language": model.sha256} if model else {}
@@ -136,16 +141,16 @@ def _ask(manifest: Manifest, output: Path | None, workers: int) -> Asked:
     recipe_id = build_manifest.recipe_id(
         manifest.recipe(), plan.recipe_inputs, tokenizer=tokenizer and tokenizer.sha256,
         versions=_versions(), unicode=unicode.VERSION, libraries=_libraries(manifest, model),
-        lists=listed, models=models,
+        lists=listed, suites=eval_suites.digests(manifest, evals), models=models,
     )  # fmt: skip
-    return Asked(plan, output, output / manifest.name, recipe_id, tokenizer, found, models, listed)
+    return Asked(plan, output, output / manifest.name, recipe_id, tokenizer, found, evals, models, listed)
 
 
 def _versions() -> dict[str, int]:
     """The VERSION of everything that decides bytes."""
     mine = {"read": read.VERSION, "sample": read.SAMPLE_VERSION, "text": text.VERSION, "language": language.VERSION,
             "signals": signals.VERSION, "signatures": bands.VERSION, "tokens": tokens.VERSION,
-            "train_tokenizer": tokens.TRAIN_VERSION}  # fmt: skip
+            "train_tokenizer": tokens.TRAIN_VERSION, "contamination": decontaminate.SCAN_VERSION}  # fmt: skip
     return VERSIONS | mine | {f"edit:{name}": version for name, version in edits.VERSIONS.items()}
 
 

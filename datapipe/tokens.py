@@ -83,6 +83,11 @@ class Tokenizer:
         """(offsets int64[n + 1], ids int32): the ids of each text, without control tokens."""
         return self.encoder.encode(texts)
 
+    @property
+    def widths(self) -> np.ndarray | None:
+        """int32, bytes of text that each id stands for; null where ids do not spell the bytes of a text."""
+        return self.encoder.widths
+
     def record(self) -> dict[str, Any]:
         """As manifest.json names it."""
         controls = {name: special and {"token": special[0], "id": special[1]} for name, special in self._specials()}
@@ -114,7 +119,7 @@ class Encoder:
         self.settings = {"hidden": list(names), "control": sorted(set(control) - away)}  # what decides the ids
         self._control = np.array(sorted(away.union(control)), np.int32)
         self._border = borders(spec)
-        self._widths = widths(spec, vocab)
+        self.widths = widths(spec, vocab)
         self._local = threading.local()
 
     def encode(self, texts: pa.Array | pa.ChunkedArray | Sequence[str]) -> Ids:
@@ -123,7 +128,7 @@ class Encoder:
             offsets, ids = self.plain(texts if isinstance(texts, Sequence) else texts.to_pylist())
         else:
             if not hasattr(self._local, "pieces"):
-                self._local.pieces = Pieces(self._border, self.plain, self._widths)
+                self._local.pieces = Pieces(self._border, self.plain, self.widths)
             array = pa.array(texts, pa.large_string()) if isinstance(texts, Sequence) else texts
             offsets, ids = self._local.pieces.encode(*buffers(array))
         if len(self._control) and np.isin(ids, self._control).any():

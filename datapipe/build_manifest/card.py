@@ -101,9 +101,18 @@ def _tokens(made: BuildManifest) -> str:
 def _reading(made: BuildManifest) -> str:
     if made.tokenizer is None:
         return ""
+    rows = 'rows = datasets.load_dataset("path/of/this/folder", split="train")  # input_ids, seg_len, ...'
+    shards = made.manifest.get("shards")
+    if isinstance(shards, dict) and shards.get("storage") == "binary":  # pyright: ignore[reportUnknownMemberType]
+        kind = "<u2" if made.tokenizer.max_id < 1 << 16 else "<i4"
+        rows += f'\nids = numpy.frombuffer(rows[0]["input_ids"], "{kind}")  # bytes: storage is `binary`'
+        rows = f"import numpy\n\n{rows}"
     return (
-        "## Reading it\n\n```python\nimport datasets\n\n"
-        'rows = datasets.load_dataset("path/of/this/folder", split="train")  # input_ids, seg_len, ...\n```'
+        "## Reading it\n\nAs batches of a training job:\n\n```python\nimport datapipe\n\n"
+        'data = datapipe.open("path/of/this/folder")\n'
+        'for batch in data.loader("train", global_batch_rows=64):\n'
+        "    batch.input_ids, batch.labels, batch.segment_ids\n```\n\n"
+        f"As rows:\n\n```python\nimport datasets\n{rows}\n```"
     )
 
 

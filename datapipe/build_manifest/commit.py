@@ -23,6 +23,7 @@ from datapipe import __version__, collateral
 from datapipe.build_manifest import card, digests, store
 from datapipe.build_manifest.types import (
     BuildManifest,
+    Decontaminate,
     File,
     Holdout,
     Input,
@@ -158,6 +159,7 @@ def _draft(record: Record, staging: Path, files: list[File]) -> dict[str, Any]:
         "stages": [_entry(Stage, _stage(report)) for report in record.reports],
         "holdout": _holdout(record.reports),
         "near_dedup": _near_dedup(record.reports),
+        "decontaminate": _decontaminate(record.reports),
         "tokenizer": _entry(Tokenizer, record.tokenizer),
         "sources": list(record.sources),
         "splits": splits.model_dump(mode="json"),
@@ -239,6 +241,11 @@ def _holdout(reports: Sequence[Report]) -> Any:
 def _near_dedup(reports: Sequence[Report]) -> Any:
     notes = _notes(reports, "near_dedup")
     return _entry(NearDedup, {key: value for key, value in notes.items() if key != "leak"} if notes else None)
+
+
+def _decontaminate(reports: Sequence[Report]) -> list[Any]:
+    named = [report for report in reports if report.stage == "decontaminate"]
+    return [_entry(Decontaminate, {**report.notes, "place": report.place}) for report in named]
 
 
 def _input(book: Mapping[str, Any]) -> dict[str, Any]:

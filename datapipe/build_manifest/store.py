@@ -51,7 +51,11 @@ def load(build: Path) -> BuildManifest:
     """The manifest.json of a build folder (failed.json of a refused one), checked against this version's keys."""
     refused = (build / FAILED).is_file() and not (build / MANIFEST).is_file()
     path = build / (FAILED if refused else MANIFEST)
-    record = _read(path)
+    return checked(_read(path), str(path))
+
+
+def checked(record: dict[str, Any], path: str) -> BuildManifest:
+    """The manifest.json that holds a JSON object; `path` is what messages call it."""
     written = record.get("format_version")
     if written != FORMAT_VERSION:
         raise DriftError(
@@ -69,9 +73,15 @@ def load(build: Path) -> BuildManifest:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_bytes())
+        return parsed(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise DataError(f"{path.parent}: no {MANIFEST}, so this is no finished build") from None
+
+
+def parsed(data: bytes, path: str) -> dict[str, Any]:
+    """The JSON object in the bytes of a manifest.json."""
+    try:
+        record = json.loads(data)
     except (ValueError, RecursionError):
         raise IntegrityError(f"{path} is not JSON; build again") from None
     if not isinstance(record, dict):

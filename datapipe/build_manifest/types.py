@@ -163,6 +163,44 @@ class NearDedup(Entry):
     rows: Count
 
 
+class EvalSuite(Entry):
+    """A file of an eval suite that was looked for; untested: examples that cannot be, and were not found, by reason."""
+
+    suite: str
+    sha256: Sha256
+    examples: Count
+    untested: CountBy
+
+
+class EvalExample(Entry):
+    """An example, and how many documents that left hold it."""
+
+    suite: str
+    example: str
+    documents: Count
+
+
+class Decontaminate(Entry):
+    """
+    One stage `decontaminate`.  Counts are documents, by suite and class.
+
+    classes:    for which a training document leaves
+    removed:    by what decided;  stays: training documents that hold something of another class alone
+    validation: validation documents, which stay; both count a document with each suite and class that it holds
+    most:       the ten examples that most of the removed documents hold
+    """
+
+    place: Count
+    n: Count
+    n_unspaced: Count
+    classes: tuple[str, ...]
+    suites: tuple[EvalSuite, ...]
+    removed: dict[str, CountBy]
+    stays: dict[str, CountBy]
+    validation: dict[str, CountBy]
+    most: tuple[EvalExample, ...]
+
+
 class Control(Entry):
     """A control token: its text and its id."""
 
@@ -332,6 +370,7 @@ class BuildManifest(Entry):
     stages: tuple[Stage, ...]
     holdout: Holdout | None
     near_dedup: NearDedup | None
+    decontaminate: tuple[Decontaminate, ...] = ()
     tokenizer: Tokenizer | None
     token_definition: str = WHAT_A_TARGET_IS
     sources: tuple[str, ...]

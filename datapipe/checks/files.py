@@ -67,7 +67,7 @@ def schemas(made: BuildManifest, build: Path) -> Check:
         seen += 1
         try:
             with pq.ParquetFile(build / file.path) as table:
-                differences += _schema(file.path, table.schema_arrow)
+                differences += _schema(made, file.path, table.schema_arrow)
                 rows = table.metadata.num_rows
         except (pa.ArrowInvalid, OSError) as error:
             differences.append(f"{file.path}: is no Parquet file: {error}")
@@ -84,13 +84,15 @@ SCHEMAS = {
     "rejected.parquet": tables.REFUSED,
     "quarantine.parquet": tables.REFUSED,
     "documents": tables.DOCUMENTS,
-    "train": tables.SHARD,
-    "validation": tables.SHARD,
 }
 
 
-def _schema(path: str, found: pa.Schema) -> list[str]:
-    expected = SCHEMAS.get(path.split("/", 1)[0])
+def _schema(made: BuildManifest, path: str, found: pa.Schema) -> list[str]:
+    folder = path.split("/", 1)[0]
+    expected = SCHEMAS.get(folder)
+    if folder in ("train", "validation") and made.tokenizer:
+        storage = made.manifest.get("shards", {}).get("storage", "list")
+        expected = tables.shard_schema(storage, made.manifest["sequences"]["length"], made.tokenizer.max_id)
     if path == "signatures.parquet":
         kind = found.field("signature").type if "signature" in found.names else None
         size = kind.list_size if kind is not None and pa.types.is_fixed_size_list(kind) else 0

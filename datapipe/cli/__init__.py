@@ -4,7 +4,7 @@ The command line.  One file a command, loaded on call: `datapipe --help` imports
 Exit status: 0 done, 1 a bug of ours, 2-8 see errors.py, 130 and 143 stopped by SIGINT and SIGTERM.
 """
 
-import importlib
+import contextlib
 import io
 import os
 import signal
@@ -15,27 +15,13 @@ from typing import NoReturn
 
 import click
 
-COMMANDS = ("build", "show", "verify", "clean", "init")
+from datapipe.cli.lazy import Lazy
+
+COMMANDS = ("build", "audit", "show", "verify", "export", "train", "estimate", "clean", "init")
 
 
-class Commands(click.Group):
-    """A group that loads a command's module when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        return getattr(importlib.import_module(f"datapipe.cli.{cmd_name}"), cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is asked for; click looks for the nearest only among commands that are loaded."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
-        return super().resolve_command(ctx, args)
+class Commands(Lazy):
+    names, package = COMMANDS, "datapipe.cli"
 
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -64,6 +50,7 @@ class Stopped(BaseException):
     def __init__(self, number: int):
         super().__init__(number)
         self.number = number
+        self.told = STOPPED
 
 
 STOPPED = "stopped; the same command goes on where this one was"
@@ -102,7 +89,13 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # a shell's background job ignores SIGINT, and should
             signal.signal(number, _stop)
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    if _stopped:  # an interpreter that ends takes the handler away, and then the alarm itself would end it
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(args: list[str]) -> int:
@@ -121,15 +114,15 @@ def run(args: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort, Stopped) as stop:
-        return _say_stopped(stop.number if isinstance(stop, Stopped) else signal.SIGINT)
+        return _say_stopped(stop.number, stop.told) if isinstance(stop, Stopped) else _say_stopped(signal.SIGINT)
     except Exception as error:  # noqa: BLE001  the border of the program: every error becomes a status here
         return _say_stopped(_stopped[0]) if _stopped else _say(error)
     return 0
 
 
-def _say_stopped(number: int) -> int:
+def _say_stopped(number: int, told: str = STOPPED) -> int:
     _told.append(number)
-    click.echo(STOPPED, err=True)
+    click.echo(told, err=True)
     return 128 + number
 
 

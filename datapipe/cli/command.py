@@ -33,10 +33,12 @@ def spread(args: Sequence[str], names: set[str]) -> list[str]:
     for number, arg in enumerate(args):
         if arg == "--":
             return [*found, *args[number:]]
-        if arg.split("=", 1)[0] in names and arg.startswith("--"):
+        if arg.split("=", 1)[0] in names and arg.startswith("--") and not waiting:
             current, waiting = arg.split("=", 1)[0], "=" not in arg
             found.append(arg)
         elif arg.startswith("-") and arg != "-":
+            if waiting:  # click would take the option for its value
+                raise click.UsageError(f"Option {current!r} requires an argument.")
             current, waiting = None, False
             found.append(arg)
         else:

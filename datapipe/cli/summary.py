@@ -22,6 +22,7 @@ def summary(built: Built) -> str:
             _striking(books),
             _shares(made),
             _leak(made),
+            _evals(made),
             _shards(made),
         ]
     parts += [f"warning: {safe(warning)}" for warning in built.warnings]
@@ -41,6 +42,7 @@ def overview(books: Books) -> str:
         collateral.not_judged(books.not_judged(), _labels(made)),
         collateral.collateral(books.collateral(), _labels(made), collateral.ROWS, _whole(books)),
         _leak(made),
+        _evals(made),
         _near(books),
         _lengths(books),
         _shares(made),
@@ -206,6 +208,29 @@ def _leak(made: BuildManifest) -> str:
     ]
     lost = f"train lost {' and '.join(kinds)} copies of them" if kinds else "no dedup ran, so copies may be in train"
     return f"holdout: {count(held.documents, 'document')} in {count(held.groups, 'group')}, before dedup; {lost}"
+
+
+def _evals(made: BuildManifest) -> str:
+    """What each stage `decontaminate` removed, and what validation holds."""
+    lines = []
+    for stage in made.decontaminate:
+        removed = sum(n for counts in stage.removed.values() for n in counts.values())
+        by = [f"{safe(suite)} {sum(counts.values()):,}" for suite, counts in stage.removed.items()]
+        more = f" and {len(by) - FEW:,} more suites" if len(by) > FEW else ""
+        examples = sum(suite.examples for suite in stage.suites)
+        untested = sum(n for suite in stage.suites for n in suite.untested.values())
+        lines.append(
+            f"{stage.place}:decontaminate: {count(removed, 'document')} removed for {count(examples, 'example')} of "
+            f"{count(len(stage.suites), 'eval suite')}" + (f": {', '.join(by[:FEW])}{more}" if by else "")
+        )
+        if untested:
+            lines.append(f"  {count(untested, 'example')} could not be looked for; manifest.json says why")
+        if stage.validation:
+            pairs = [(suite, name, n) for suite, counts in stage.validation.items() for name, n in counts.items()]
+            held = ", ".join(f"{n:,} {safe(suite)} ({name})" for suite, name, n in pairs[:FEW])
+            more = f" and {len(pairs) - FEW:,} more" if len(pairs) > FEW else ""
+            lines.append(f"  validation documents that hold examples, and stay: {held}{more}")
+    return "\n".join(lines)
 
 
 def _near(books: Books) -> str:

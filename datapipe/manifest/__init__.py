@@ -9,6 +9,7 @@ from datapipe.manifest.signals import SIGNALS
 from datapipe.manifest.stages import (
     LANG,
     Bound,
+    Decontaminate,
     ExactDedup,
     Filter,
     Holdout,
@@ -43,6 +44,7 @@ __all__ = [
     "LANG_SCORE",
     "SIGNALS",
     "Bound",
+    "Decontaminate",
     "ExactDedup",
     "Filter",
     "Holdout",

@@ -26,6 +26,10 @@ from datapipe.manifest.values import found, instant
 
 DEDUP = ("exact_dedup", "near_dedup")
 ONCE = ("holdout", *DEDUP)
+BEFORE_HOLDOUT = (
+    "holdout comes after decontaminate: validation documents are counted there and stay, so they must be known; put "
+    "holdout before decontaminate"
+)
 AFTER_DEDUP = (
     "holdout comes after {dedup}: dedup must know the validation documents, to take their copies out of train; "
     "put holdout before {dedup}"
@@ -144,6 +148,8 @@ def _order(order: Sequence[str | None]) -> Iterator[Problem]:
             yield ("stages", position), f"{name} stands there twice; the first is stages[{first[name]}]"
         elif name == "holdout" and dedup:
             yield ("stages", position), AFTER_DEDUP.format(dedup=dedup)
+        elif name == "holdout" and "decontaminate" in first:
+            yield ("stages", position), BEFORE_HOLDOUT
         if name is not None:
             first.setdefault(name, position)
 

@@ -22,7 +22,8 @@ FILE = "README.md"
 HEAD = """\
 # Manifests
 
-One YAML file says what a data set is made of, what judges its documents, and how they become sequences.
+One YAML file says what a data set is made of, what judges its documents, and how they become sequences. What says
+how to train on it (`train-*.yaml`) has its keys in [TRAINING.md](TRAINING.md).
 
 <!-- written by `python -m datapipe.manifest.describe manifests`; a test compares it with the types -->
 
@@ -46,7 +47,8 @@ RULES = """
 
 ## What must fit together
 
-* `holdout` stands before every dedup stage. `holdout`, `exact_dedup` and `near_dedup` stand there once at most.
+* `holdout` stands before every dedup stage and before `decontaminate`. `holdout`, `exact_dedup` and `near_dedup` stand
+  there once at most.
 * `mixture` names every source, and some weight is above 0. `mixture`, `sequences` and `shards` need a `tokenizer`.
 * `select`, `snapshot.key` and `by` name mapped or extra fields. A filter names signals, or extra fields that every
   source it judges carries: a document without the value lies outside every bound.
@@ -57,7 +59,7 @@ RULES = """
 def readme(folder: Path) -> str:
     """The whole text; `folder` holds the manifests that it lists."""
     listed = "\n".join(f"* [{path.name}]({path.name}): {_subject(path)}" for path in sorted(folder.glob("*.yaml")))
-    sections = [_section(*each) for each in shape.every_entry(Manifest)]
+    sections = [section(*each) for each in shape.every_entry(Manifest)]
     return HEAD + listed + "\n" + RULES + "\n" + "\n".join([*sections, _signals(), _presets()])
 
 
@@ -90,7 +92,8 @@ def _subject(path: Path) -> str:
     return " ".join(lines)
 
 
-def _section(path: str, entry: type[Entry]) -> str:
+def section(path: str, entry: type[Entry]) -> str:
+    """The keys of an entry as a table, below its place and what it is."""
     rows = [f"| `{key}` | {_type(hint)} | {_default(field, hint)} | {_meaning(key, field, entry)} |"
             for key, (field, hint) in shape.fields(entry).items()]  # fmt: skip
     rows += [f"| `{key}` | | | {LATER}: {meaning} |" for key, meaning in entry.LATER.items()]

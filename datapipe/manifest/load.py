@@ -2,14 +2,13 @@
 From a YAML file to a Manifest, or to all that is wrong with it as `file:line: key: problem`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from datapipe.errors import MachineError, ManifestError
-from datapipe.manifest import checks, messages, tree
+from datapipe.manifest import checks, files, messages
 from datapipe.manifest.stages import AnyStage, Stage
 from datapipe.manifest.types import Language, Manifest, Sequences, Shards, Share, Source
 
@@ -25,39 +24,16 @@ LANGUAGE: TypeAdapter[Language] = TypeAdapter(Language)
 
 def load(path: str | Path) -> Manifest:
     """The manifest in a YAML file; ManifestError with every mistake, a line each."""
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise ManifestError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise ManifestError(f"{path}: is a folder; name the YAML file in it") from None
-    except PermissionError:
-        raise MachineError(f"{path}: may not be read; give yourself the permission") from None
-    except OSError as error:
-        raise ManifestError(f"{path}: cannot be read: {error.strerror}") from None
-    return parse(data, path)
+    return parse(files.read(path), path)
 
 
 def parse(data: bytes | str, path: str | Path = "manifest.yaml") -> Manifest:
     """The manifest in YAML text; `path` is what messages name, and relative paths begin in its folder."""
-    try:
-        document = tree.parse(tree.decode(data) if isinstance(data, bytes) else data)
-    except tree.BrokenError as broken:
-        raise ManifestError(f"{path}:{broken.mistake}") from None
+    document = files.document(data, path)
     manifest, problems = validate(document.values, Path(path))
-    mistakes = [*document.mistakes, *_placed(document, problems)]
-    if mistakes or manifest is None:
-        mistakes.sort(key=lambda mistake: (mistake.line, tree.key_of(mistake.place)))
-        raise ManifestError("\n".join(f"{path}:{mistake}" for mistake in mistakes))
+    files.refuse(document, problems, path)
+    assert manifest is not None, "what is wrong was refused"
     return manifest
-
-
-def _placed(document: tree.Tree, problems: Iterable[messages.Problem]) -> Iterator[tree.Mistake]:
-    """Problems with their lines; what YAML itself got wrong (a tag, a key twice) is not reported a second time."""
-    known = {mistake.place for mistake in document.mistakes}
-    for place, problem in problems:
-        if place not in known:
-            yield tree.Mistake(document.line(place), place, problem)
 
 
 def validate(raw: Mapping[str, Any], path: Path) -> tuple[Manifest | None, list[messages.Problem]]:

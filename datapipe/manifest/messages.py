@@ -33,36 +33,36 @@ def instead(word: object, known: Iterable[str]) -> str:
     return f"did you mean `{close}`?" if close else "known are " + ", ".join(f"`{each}`" for each in known)
 
 
-def problems(error: ValidationError) -> Iterator[Problem]:
-    """All mistakes of a validation, each place once."""
+def problems(error: ValidationError, root: type[Entry] = Manifest) -> Iterator[Problem]:
+    """All mistakes of a validation of `root`, each place once."""
     details = error.errors(include_url=False)
-    misspelt = {(d["loc"][:-1], _meant(d)) for d in details if d["type"] == "extra_forbidden"}
+    misspelt = {(d["loc"][:-1], _meant(d, root)) for d in details if d["type"] == "extra_forbidden"}
     seen: set[Place] = set()
     for detail in details:
         if detail["type"] == "too_short" and detail["input"]:
             continue  # its items are wrong, and pydantic counts the right ones only
         if detail["type"] == "missing" and (detail["loc"][:-1], detail["loc"][-1]) in misspelt:
             continue
-        for place, problem in _problem(detail):
+        for place, problem in _problem(detail, root):
             if place not in seen:
                 seen.add(place)
                 yield place, problem
 
 
-def _meant(detail: ErrorDetails) -> str | None:
-    _, _, owner = shape.resolve(Manifest, detail["loc"])
+def _meant(detail: ErrorDetails, root: type[Entry]) -> str | None:
+    _, _, owner = shape.resolve(root, detail["loc"])
     return nearest(detail["loc"][-1], shape.fields(owner)) if owner else None
 
 
-def _problem(detail: ErrorDetails) -> Iterator[Problem]:
-    place, hint, owner = shape.resolve(Manifest, detail["loc"])
+def _problem(detail: ErrorDetails, root: type[Entry]) -> Iterator[Problem]:
+    place, hint, owner = shape.resolve(root, detail["loc"])
     value = detail["input"]
     match detail["type"]:
         case "refused":
             context = detail.get("ctx", {})
             yield (*place, *([context["key"]] if context["key"] else [])), context["problem"]
         case "extra_forbidden" if owner:
-            yield place, _unknown_key(str(place[-1]), owner)
+            yield place, _unknown_key(str(place[-1]), owner, root)
         case "missing" if owner:
             field, _ = shape.fields(owner)[str(place[-1])]
             yield place, f"is required: {field.description}"
@@ -78,18 +78,18 @@ def _problem(detail: ErrorDetails) -> Iterator[Problem]:
             yield place, f"found {found(value)}, expected {_expected(detail, hint)}{_quotes(value, hint)}"
 
 
-def _unknown_key(key: str, owner: type[Entry]) -> str:
+def _unknown_key(key: str, owner: type[Entry], root: type[Entry]) -> str:
     if key in owner.LATER:
         return f"{LATER} ({owner.LATER[key]})"
     known = list(shape.fields(owner))
-    if nearest(key, known) is None and (elsewhere := _elsewhere(key)):
+    if nearest(key, known) is None and (elsewhere := _elsewhere(key, root)):
         return f"unknown key here; it belongs {elsewhere}"
     return f"unknown key; {instead(key, known)}"
 
 
-def _elsewhere(key: str) -> str | None:
+def _elsewhere(key: str, root: type[Entry]) -> str | None:
     """Where in the manifest a key would be right."""
-    for path, entry in shape.every_entry(Manifest):
+    for path, entry in shape.every_entry(root):
         if key in shape.fields(entry):
             return f"under `{path}`" if path else "at the top level"
     return None

@@ -294,10 +294,12 @@ class Sequences(Entry):
 class Shards(Entry):
     """The files that hold the rows."""
 
-    LATER_VALUES: ClassVar[Mapping[str, Mapping[str, str]]] = {"storage": {"binary": "token ids as fixed-width bytes"}}
-
     tokens: Tokens = Field(default=16_000_000, description="tokens in a shard, about; at least one row")
-    storage: Literal["list"] = Field(default="list", description="how token ids are stored: Arrow lists")
+    storage: Literal["list", "binary"] = Field(
+        default="list",
+        description="`list`: token ids as integers, which every reader of Parquet knows; "
+        "`binary`: as bytes of fixed width, which are read by memory map, several times faster",
+    )
 
 
 class Language(Entry):

@@ -2,6 +2,8 @@
 Reading: from files to documents.
 
     plan(manifest, workers=n) -> Plan           which files, hashed; which pieces
+    plan_each(manifest, workers=n) -> (Plan, failed)    the same of what can be read
+    rows_of(spec, piece)                        the rows of a piece, for who keeps no documents
     run(plan, manifest, work) -> ReadResult     parts of documents in the unit store, and a book for every input
     sample(plan, manifest, work, n, sizes) -> ReadResult    about n records of it
     over_limits(result, manifest) -> messages   what limits.rejected and limits.quarantined say to it
@@ -12,8 +14,8 @@ Reading: from files to documents.
 
 from datapipe.read.admit import VERSION as SAMPLE_VERSION
 from datapipe.read.admit import admit
-from datapipe.read.part import VERSION
-from datapipe.read.planning import Input, Plan, plan
+from datapipe.read.part import VERSION, rows_of
+from datapipe.read.planning import Input, Piece, Plan, plan, plan_each
 from datapipe.read.result import ReadResult, over_limits, run, without_documents, write_refused
 from datapipe.read.sampling import sample
 
@@ -21,11 +23,14 @@ __all__ = [
     "SAMPLE_VERSION",
     "VERSION",
     "Input",
+    "Piece",
     "Plan",
     "ReadResult",
     "admit",
     "over_limits",
     "plan",
+    "plan_each",
+    "rows_of",
     "run",
     "sample",
     "without_documents",

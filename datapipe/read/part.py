@@ -161,6 +161,22 @@ def task(spec: Spec, piece: Piece, thin: Thin | None = None) -> Task:
             return _unit(spec, [piece.input], settings, lambda _: _groups(spec, piece), thin)
 
 
+def rows_of(spec: Spec, piece: Piece) -> Iterator[tuple[Input, Iterator[Rows]]]:
+    """
+    The inputs of a piece, and the rows that it has of each, for who keeps none of them.  An iterator raises Damage or
+    DataError where its file cannot be read on.
+    """
+    match piece:
+        case Files():
+            yield from ((one, _whole_file(spec, one)) for one in piece.inputs)
+        case Slice():
+            yield piece.input, _slice(spec, piece)
+        case Groups():
+            yield piece.input, _groups(spec, piece)
+        case Stream():
+            yield piece.input, _from(spec, piece.input, Place(0, 1))
+
+
 def _unit(
     spec: Spec, inputs: Sequence[Input], piece: list, read: Callable[[int], Iterator[Rows]], thin: Thin | None
 ) -> Unit:

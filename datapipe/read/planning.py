@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from datapipe.errors import DriftError, MachineError
+from datapipe.errors import DataError, DriftError, MachineError
 from datapipe.language import Language
 from datapipe.manifest import Manifest
 from datapipe.read import files, parquet
@@ -154,6 +154,28 @@ def plan(manifest: Manifest, *, workers: int, language: Language | None = None) 
     for name, pin in made.pins.items():
         _check_pin(name, manifest.sources[name].pin, pin)
     return made
+
+
+def plan_each(manifest: Manifest, *, workers: int) -> tuple[Plan, list[tuple[str, str, str]]]:
+    """The plan of what can be read, and (source, relative path, why not) of each file that cannot."""
+    names = sorted(manifest.sources)
+    specs = {name: spec(manifest, name) for name in names}
+    found = [(name, relative, path) for name in names for relative, path in files.find(manifest, name)]
+
+    def one(name: str, relative: str, path: Path) -> tuple[Input, list[Piece] | None] | str:
+        try:
+            made = _input(manifest, name, relative, path)
+            return made, _cut_or_say(specs[name], made)
+        except (DataError, MachineError, Damage) as error:
+            return str(error)
+
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        planned = list(pool.map(lambda each: one(*each), found))
+    good = [each for each in planned if not isinstance(each, str)]
+    inputs = tuple(each[0] for each in good)
+    failed = [(name, relative, why) for (name, relative, _), why in zip(found, planned, strict=True)
+              if isinstance(why, str)]  # fmt: skip
+    return Plan(specs, inputs, tuple(_grouped(inputs, [each[1] for each in good]))), failed
 
 
 def _check_pin(name: str, asked: str | None, found: str) -> None:

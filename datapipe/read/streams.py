@@ -61,8 +61,11 @@ class Expanded:
     text: int = 0  # position of `start` in the text
     members: list[tuple[int, int]] = field(default_factory=list)
 
+    def open(self) -> BinaryIO:
+        return open(self.path, "rb")
+
     def __iter__(self) -> Iterator[bytes]:
-        with open(self.path, "rb") as file:
+        with self.open() as file:
             file.seek(self.start)
             if self.codec is None:
                 while chunk := file.read(CHUNK):
