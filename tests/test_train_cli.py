@@ -25,9 +25,7 @@ def _one_thread():
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("train")
-    training.cyclic(folder)
-    return training.packed(folder)
+    return training.builds(tmp_path_factory.mktemp("train"))
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:

@@ -33,6 +33,12 @@ def cyclic(folder: Path) -> Path:
     return folder / "builds"
 
 
+def builds(folder: Path) -> Path:
+    """builds/ with both."""
+    cyclic(folder)
+    return packed(folder)
+
+
 def packed(folder: Path) -> Path:
     """builds/ with `packed`: two sources, documents of 2 to 24 words in rows of 16, padding, cut ones, a holdout."""
     vocabulary = {"<eos>": 0} | {f"w{n}": n + 1 for n in range(WORDS)}

@@ -7,7 +7,7 @@ communication and computation, contention, stragglers.  So the sum is an upper b
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from datapipe.estimate import flops, memory
 from datapipe.estimate.activations import Sizes
@@ -370,8 +370,3 @@ def _notes(shape: Shape, setup: Setup, machine: Machine, load: Load) -> Iterator
     if load.capacity:
         yield f"experts over {load.capacity:g} x the mean load drop {show(overflow(load), 'share')} of the tokens"
     yield from shape.assumed
-
-
-def with_rows(setup: Setup, rows: int) -> Setup:
-    """The same with as many microbatches as a batch of so many rows needs."""
-    return replace(setup, microbatches=max(1, rows // (setup.dp * setup.microbatch)))
