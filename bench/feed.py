@@ -15,7 +15,7 @@ feistel               the same over `binary` in feistel-v1
 mds                   StreamingDataset, uint16 uncompressed, py1e, under DataLoader
 litdata               TokensLoader over uint16, under StreamingDataLoader
 memmap                nanoGPT's get_batch, but each row once; labels cross documents and padding
-memmap, derived       the same, with labels that end with their document and positions, by datapipe.rows
+memmap, derived       the same, with labels that end with their document, and positions
 
 Labels of mds, litdata and memmap are the ids shifted by one; ours end with each document.
 """
@@ -177,8 +177,12 @@ def memmap(data: Path, *, derive: bool = False) -> Callable[[int], Batches]:
         parts = [books["seg_len"][books["offsets"][n] : books["offsets"][n + 1]] for n in numbers]
         offsets = np.cumsum([0, *(len(part) for part in parts)])
         sizes = np.concatenate(parts)
-        y = rows.labels(x, rows.targets(offsets, sizes, LENGTH))
-        torch.from_numpy(rows.positions(offsets, sizes, LENGTH).astype(np.int64))
+        y = np.full_like(x, -100)
+        np.copyto(y[:, :-1], x[:, 1:], where=rows.targets(offsets, sizes, LENGTH)[:, :-1])
+        filled = np.arange(LENGTH) < np.array([part.sum() for part in parts])[:, None]
+        positions = np.zeros(x.shape, np.int64)
+        positions[filled] = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        torch.from_numpy(positions)
         return torch.from_numpy(x.astype(np.int64)), torch.from_numpy(y.astype(np.int64))
 
     class Stream(IterableDataset):

@@ -1,5 +1,5 @@
 """
-What a row of a shard means to a reader: targets, labels, positions, boundaries; and the books of a shard file.
+What a row of a shard means to a reader: its ids, its targets; and the books of a shard file.
 
 All of it follows from the columns of tables.SHARD; nothing is guessed from an id such as EOS.  Needs numpy and
 pyarrow only, so that training can use it.
@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from datapipe.errors import IntegrityError
 
-IGNORE = -100  # the label of a position that is no target
 AGAIN = 4  # in seg_flags: the first token is repeated as context
 STARTS, ENDS = 1, 2  # in seg_flags
 DIGESTED = ("input_ids", "seg_len", "seg_start", "seg_flags", "seg_source", "loss_mask")
@@ -60,29 +59,6 @@ def unmasked(loss_mask: pa.Array, length: int) -> np.ndarray | None:
     return np.unpackbits(np.stack(bits), axis=1, count=length, bitorder="little").astype(bool)
 
 
-def labels(input_ids: np.ndarray, is_target: np.ndarray) -> np.ndarray:
-    """int32[rows, length]: the next token's id at targets, IGNORE elsewhere."""
-    shifted = np.full_like(input_ids, IGNORE)
-    shifted[:, :-1] = np.where(is_target[:, :-1], input_ids[:, 1:], IGNORE)
-    return shifted
-
-
-def segment_ids(offsets: np.ndarray, sizes: np.ndarray, length: int) -> np.ndarray:
-    """int32[rows, length]: 1, 2, ... within a row; 0 is padding."""
-    number = np.arange(len(sizes)) - np.repeat(offsets[:-1], np.diff(offsets)) + 1
-    found = np.zeros((len(offsets) - 1, length), np.int32)
-    found[_stored(offsets, sizes, length)] = np.repeat(number, sizes)
-    return found
-
-
-def positions(offsets: np.ndarray, sizes: np.ndarray, length: int) -> np.ndarray:
-    """int32[rows, length]: 0, 1, ... from the start of each segment; 0 in padding."""
-    ends = np.cumsum(sizes)
-    found = np.zeros((len(offsets) - 1, length), np.int32)
-    found[_stored(offsets, sizes, length)] = np.arange(sizes.sum()) - np.repeat(ends - sizes, sizes)
-    return found
-
-
 def id_column(ids: np.ndarray, schema: pa.Schema) -> pa.Array:
     """int32[rows, length] as the column input_ids of a shard's schema: lists, or bytes of fixed width."""
     kind = schema.field("input_ids").type
@@ -101,11 +77,6 @@ def ids_of(column: pa.Array, length: int) -> np.ndarray:
     width = column.type.byte_width
     data = np.frombuffer(column.buffers()[1], np.uint8, len(column) * width, column.offset * width)
     return data.view("<u2" if width == 2 * length else "<i4").astype(np.int32, copy=False)
-
-
-def cu_seqlens(sizes: np.ndarray) -> np.ndarray:
-    """int32[segments + 1] of one row: 0, then where each segment ends; the last is n_tokens, padding is outside."""
-    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
 
 
 class Content:

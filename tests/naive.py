@@ -1,5 +1,6 @@
 """
-Slow twins of the kernels: the same meanings in obvious code, on str and lists, with Python's own unicodedata (14.0).
+Slow twins of the kernels and of a batch's arrays: the same meanings in obvious code, on str and lists, with Python's
+own unicodedata (14.0).
 """
 
 import re
@@ -247,3 +248,28 @@ def _nesting(line: bytes) -> int:
         depth += (byte in b"[{") - (byte in b"]}")
         deepest = max(deepest, depth)
     return deepest
+
+
+# --- rows of a shard --------------------------------------------------------------------------------------------
+
+
+def row(ids: list[int], sizes: list[int], sources: list[int], allowed: list[bool] | None = None) -> dict[str, list]:
+    """
+    Every array of a row of segments of such sizes, token by token; ends: 0, then where each ends, padding as the last.
+
+    allowed: token i may be predicted, None where all may
+    """
+    length, ends = len(ids), [0]
+    segment, position, source = [0] * length, [0] * length, [-1] * length
+    for number, (size, kind) in enumerate(zip(sizes, sources, strict=True), 1):
+        for i in range(size):
+            at = ends[-1] + i
+            segment[at], position[at], source[at] = number, i, kind
+        ends.append(ends[-1] + size)
+    ends += [length] * (ends[-1] < length)
+    labels, mask = [-100] * length, [False] * length
+    for at in range(length - 1):
+        if segment[at] and segment[at] == segment[at + 1] and (allowed is None or allowed[at + 1]):
+            mask[at], labels[at] = True, ids[at + 1]
+    return {"input_ids": list(ids), "labels": labels, "loss_mask": mask, "position_ids": position,
+            "segment_ids": segment, "sources": source, "ends": ends}  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pickle
 
+import naive
 import numpy as np
 import pytest
 import torch
@@ -35,19 +36,35 @@ def rows_of(sizes, mask=None):
     bits = None if mask is None else np.array([mask >> i & 1 for i in range(number * LENGTH)], bool).reshape(number, -1)
     ids = np.arange(number * LENGTH, dtype=np.int32).reshape(number, LENGTH) + 100
     ids.flags.writeable = False
-    twin = [targets_of(row, None if bits is None else bits[r]) for r, row in enumerate(sizes)]
+    twin = [naive.row(ids[r].tolist(), row, row, None if bits is None else bits[r].tolist())["loss_mask"]
+            for r, row in enumerate(sizes)]  # fmt: skip
     return Rows(np.arange(number), ids, np.cumsum([0, *(len(row) for row in sizes)]), np.array(flat, np.int32),
                 np.arange(len(flat)), np.zeros(len(flat), np.int32), np.full(len(flat), 3, np.uint8),
                 (np.arange(len(flat)) % 3).astype(np.int16), bits, np.array([sum(row) for row in sizes], np.int32),
                 np.array([sum(each) for each in twin], np.int32))  # fmt: skip
 
 
-def targets_of(row, mask):
-    """A position is a target iff the next token lies in the same segment and may be predicted."""
-    segment = [n for n, size in enumerate(row) for _ in range(size)] + [None] * LENGTH
-    allowed = [True] * LENGTH if mask is None else mask.tolist()
-    pairs = zip(segment[: LENGTH - 1], segment[1:LENGTH], allowed[1:], strict=True)
-    return [one is not None and one == other and may for one, other, may in pairs] + [False]
+def test_what_two_rows_mean():
+    """By hand: segments of 3 and 2 with a token of padding, and one of 6 whose third token may not be predicted."""
+    ids = np.array([[11, 12, 13, 21, 22, 0], [31, 32, 33, 34, 35, 36]], np.int32)
+    mask = np.array([[True] * 6, [True, True, False, True, True, True]])
+    wanted = {
+        "labels": [[12, 13, -100, 22, -100, -100], [32, -100, 34, 35, 36, -100]],
+        "loss_mask": [[True, True, False, True, False, False], [True, False, True, True, True, False]],
+        "position_ids": [[0, 1, 2, 0, 1, 0], [0, 1, 2, 3, 4, 5]],
+        "segment_ids": [[1, 1, 1, 2, 2, 0], [1] * 6],
+        "sources": [[4, 4, 4, 7, 7, -1], [7] * 6],
+    }
+    batch = Batch(Rows(np.arange(2), ids, np.array([0, 2, 3]), np.array([3, 2, 6], np.int32), np.arange(3),
+                       np.zeros(3, np.int32), np.full(3, 3, np.uint8), np.array([4, 7, 7], np.int16), mask,
+                       np.array([5, 6], np.int32), np.array([3, 4], np.int32)))  # fmt: skip
+    twins = [naive.row(ids[0].tolist(), [3, 2], [4, 7]), naive.row(ids[1].tolist(), [6], [7], mask[1].tolist())]
+    for name, values in wanted.items():
+        assert getattr(batch, name).tolist() == values, name
+        assert [twin[name] for twin in twins] == values, f"{name} of the twin"
+    assert batch.row_cu_seqlens.tolist() == [[0, 3, 5, 6], [0, 6, 6, 6]]
+    assert batch.cu_seqlens.tolist() == [0, 3, 5, 6, 12]
+    assert [twin["ends"] for twin in twins] == [[0, 3, 5, 6], [0, 6]]
 
 
 @given(packed())
@@ -55,27 +72,18 @@ def targets_of(row, mask):
 def test_all_columns_equal_a_slow_twin(case):
     sizes, mask = case
     batch = Batch(rows_of(sizes, mask))
-    ids, cuts, segment = batch.input_ids.tolist(), [0], 0
+    cuts, segment = [0], 0
     for r, row in enumerate(sizes):
-        told = targets_of(row, None if batch.rows.mask is None else batch.rows.mask[r])
-        assert batch.loss_mask[r].tolist() == told
-        assert batch.labels[r].tolist() == [ids[r][i + 1] if told[i] else -100 for i in range(LENGTH)]
-        assert batch.position_ids[r].tolist() == ([i for n in row for i in range(n)] + [0] * LENGTH)[:LENGTH]
-        assert (
-            batch.segment_ids[r].tolist()
-            == ([k + 1 for k, n in enumerate(row) for _ in range(n)] + [0] * LENGTH)[:LENGTH]
-        )
-        own = [(segment + k) % 3 for k in range(len(row))]
-        assert (
-            batch.sources[r].tolist()
-            == ([s for s, n in zip(own, row, strict=True) for _ in range(n)] + [-1] * LENGTH)[:LENGTH]
-        )
+        sources = [(segment + k) % 3 for k in range(len(row))]
         segment += len(row)
-        ends = np.cumsum([0, *row]).tolist()
-        whole = ends if ends[-1] == LENGTH else [*ends, LENGTH]  # padding is a segment of its own
+        allowed = None if batch.rows.mask is None else batch.rows.mask[r].tolist()
+        told = naive.row(batch.input_ids[r].tolist(), row, sources, allowed)
+        for name in ("labels", "loss_mask", "position_ids", "segment_ids", "sources"):
+            assert getattr(batch, name)[r].tolist() == told[name], name
+        ends = told["ends"]
         width = batch.row_cu_seqlens.shape[1]
-        assert batch.row_cu_seqlens[r].tolist() == whole + [LENGTH] * (width - len(whole))
-        cuts += [r * LENGTH + end for end in whole[1:]]
+        assert batch.row_cu_seqlens[r].tolist() == ends + [LENGTH] * (width - len(ends))
+        cuts += [r * LENGTH + end for end in ends[1:]]
     assert batch.cu_seqlens.tolist() == cuts
     assert batch.max_seqlen == max(np.diff(cuts))
     assert batch.n_targets.sum() == batch.loss_mask.sum()

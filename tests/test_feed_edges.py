@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import naive
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -43,20 +44,9 @@ def stored(path: Path, split: str) -> tuple[list[dict[str, Any]], int, list[str]
 
 
 def worked_out(row: dict[str, Any], length: int) -> dict[str, list]:
-    segment, position, source, ends = [0] * length, [0] * length, [-1] * length, [0]
-    for number, (size, kind) in enumerate(zip(row["seg_len"], row["seg_source"], strict=True), 1):
-        for i in range(size):
-            at = ends[-1] + i
-            segment[at], position[at], source[at] = number, i, kind
-        ends.append(ends[-1] + size)
-    ends += [length] * (ends[-1] < length)
-    labels, mask, bits = [-100] * length, [False] * length, row["loss_mask"]
-    for at in range(length - 1):
-        allowed = bits is None or bool(bits[(at + 1) // 8] >> (at + 1) % 8 & 1)
-        if segment[at] and segment[at] == segment[at + 1] and allowed:
-            mask[at], labels[at] = True, row["input_ids"][at + 1]
-    return {"input_ids": row["input_ids"], "labels": labels, "loss_mask": mask, "position_ids": position,
-            "segment_ids": segment, "sources": source, "ends": ends}  # fmt: skip
+    bits = row["loss_mask"]
+    allowed = None if bits is None else [bool(bits[i // 8] >> i % 8 & 1) for i in range(length)]
+    return naive.row(row["input_ids"], row["seg_len"], row["seg_source"], allowed)
 
 
 def padding(length: int, pad: int) -> dict[str, Any]:

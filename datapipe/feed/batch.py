@@ -1,7 +1,7 @@
 """
 What a reader gives (Rows), and what a trainer takes (Batch): ids, labels, positions, segments as arrays.
 
-All that is derived follows from the seg_* columns by datapipe.rows, on first use; nothing is guessed from an id.
+All that is derived follows from the seg_* columns, on first use; nothing is guessed from an id.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from datapipe import rows as meaning
-
 if TYPE_CHECKING:
     from datapipe.feed.order import Blocks
     from datapipe.feed.state import Progress
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 TENSORS = ("input_ids", "labels", "loss_mask", "position_ids", "segment_ids", "cu_seqlens", "sources", "row_ids",
            "n_targets")  # fmt: skip
 LONG = ("input_ids", "labels", "position_ids")  # int64 as tensors: embeddings and losses ask for it
+IGNORE = -100  # the label of a position that is no target
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,9 +261,9 @@ class Batch:
         found = np.empty(self.input_ids.shape, kind)
         found[:, :-1] = self.input_ids[:, 1:]
         if self.rows.mask is None:
-            self._pieces.ignore(found, meaning.IGNORE)
+            self._pieces.ignore(found, IGNORE)
         else:
-            np.copyto(found, meaning.IGNORE, where=~self.loss_mask)
+            np.copyto(found, IGNORE, where=~self.loss_mask)
         return found
 
     @cached_property
@@ -369,7 +368,7 @@ class Batch:
 
         No attention_mask: positions that start again say where a document begins, and a mask of ones would hide it.
         """
-        labels = np.full(self.input_ids.shape, meaning.IGNORE, np.int64)
+        labels = np.full(self.input_ids.shape, IGNORE, np.int64)
         labels[:, 1:] = self.labels[:, :-1]
         ids, positions = self._wide("input_ids"), self._wide("position_ids")
         return self._tensors({"input_ids": ids, "labels": labels, "position_ids": positions}, device)
