@@ -143,7 +143,6 @@ class _Rows(NamedTuple):
     offsets: np.ndarray
     size: np.ndarray
     doc: np.ndarray
-    start: np.ndarray
     flags: np.ndarray
     source: np.ndarray
     table: pa.Table
@@ -194,7 +193,7 @@ def _segments(path: Path, file: pq.ParquetFile) -> _Rows:
     counts = {name: _counts(column) for name, column in lists.items()}
     for name, count in counts.items():
         _fail(path, count != counts["seg_len"], f"{name} has another number of segments than seg_len")
-    size, doc, start, flags, source = (column.flatten().to_numpy() for column in lists.values())
+    size, doc, _, flags, source = (column.flatten().to_numpy() for column in lists.values())
     offsets = np.concatenate(([0], np.cumsum(counts["seg_len"])))
     row = np.repeat(np.arange(len(offsets) - 1), counts["seg_len"])
     empty = np.zeros(len(offsets) - 1, bool)
@@ -207,7 +206,7 @@ def _segments(path: Path, file: pq.ParquetFile) -> _Rows:
     sizes = size.astype(np.int64)
     _fail(path, table["n_tokens"].to_numpy() != _sums(row, sizes, len(empty)), "n_tokens is not the sum of seg_len")
     _fail(path, table["sum_len_sq"].to_numpy() != _sums(row, sizes**2, len(empty)), "sum_len_sq is not that of seg_len")
-    return _Rows(offsets, sizes, doc, start, flags, source, table)
+    return _Rows(offsets, sizes, doc, flags, source, table)
 
 
 def _ids(path: Path, file: pq.ParquetFile, rows: _Rows, content: Content) -> tuple[int, int]:

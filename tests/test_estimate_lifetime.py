@@ -77,6 +77,16 @@ def test_without_serving_it_is_chinchilla(constants, n):
     assert found.d == pytest.approx(d, rel=1e-4)
 
 
+@given(ANY, SIZE)
+def test_without_serving_the_root_is_the_frontier_in_closed_form(constants, n):
+    """The least 6ND of a loss: 6 ((A G^-alpha + B G^beta) / (L - E))^((alpha + beta) / (alpha beta))."""
+    a, b, target = constants.alpha, constants.beta, constants.loss(n, constants.budget_of(n) / (6 * n))
+    found = for_loss(constants, target)
+    assert found is not None
+    scale = constants.A * constants.G**-a + constants.B * constants.G**b
+    assert found.compute == pytest.approx(6 * (scale / (target - constants.E)) ** ((a + b) / (a * b)), rel=1e-3)
+
+
 @given(ANY, SIZE, SERVED)
 def test_the_condition_holds_and_nothing_near_is_cheaper(constants, n, dinf):
     target = constants.loss(n, constants.budget_of(n) / (6 * n))

@@ -62,7 +62,6 @@ def test_what_two_rows_mean():
     for name, values in wanted.items():
         assert getattr(batch, name).tolist() == values, name
         assert [twin[name] for twin in twins] == values, f"{name} of the twin"
-    assert batch.row_cu_seqlens.tolist() == [[0, 3, 5, 6], [0, 6, 6, 6]]
     assert batch.cu_seqlens.tolist() == [0, 3, 5, 6, 12]
     assert [twin["ends"] for twin in twins] == [[0, 3, 5, 6], [0, 6]]
 
@@ -80,14 +79,11 @@ def test_all_columns_equal_a_slow_twin(case):
         told = naive.row(batch.input_ids[r].tolist(), row, sources, allowed)
         for name in ("labels", "loss_mask", "position_ids", "segment_ids", "sources"):
             assert getattr(batch, name)[r].tolist() == told[name], name
-        ends = told["ends"]
-        width = batch.row_cu_seqlens.shape[1]
-        assert batch.row_cu_seqlens[r].tolist() == ends + [LENGTH] * (width - len(ends))
-        cuts += [r * LENGTH + end for end in ends[1:]]
+        cuts += [r * LENGTH + end for end in told["ends"][1:]]
     assert batch.cu_seqlens.tolist() == cuts
     assert batch.max_seqlen == max(np.diff(cuts))
     assert batch.n_targets.sum() == batch.loss_mask.sum()
-    for name in ("labels", "position_ids", "segment_ids", "cu_seqlens", "row_cu_seqlens"):
+    for name in ("labels", "position_ids", "segment_ids", "cu_seqlens"):
         assert getattr(batch, name).dtype == np.int32, name
 
 

@@ -179,10 +179,10 @@ def test_the_plan_is_what_is_seen():
     whole = loader(50, 6, tail="pad")
     for g, batch in enumerate(whole):
         here = plan.filter(np.array(plan["step"]) == g)
-        assert here["doc"].to_pylist() == batch.seg_doc.tolist()
-        assert here["tokens"].to_pylist() == batch.seg_len.tolist()
+        assert here["doc"].to_pylist() == batch.rows.seg_doc.tolist()
+        assert here["tokens"].to_pylist() == batch.rows.seg_len.tolist()
         assert here["row_id"].to_pylist() == np.repeat(batch.row_ids, np.diff(batch.rows.offsets)).tolist()
-        assert here["source"].to_pylist() == [whole.sources[s] for s in batch.seg_source]
+        assert here["source"].to_pylist() == [whole.sources[s] for s in batch.rows.seg_source]
     assert plan["doc_id"][0].as_py() == f"{plan['doc'][0].as_py():032x}"
     assert plan["position"].to_pylist() == sorted(plan["position"].to_pylist())
     assert one.position == (0, 0)

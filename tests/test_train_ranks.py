@@ -17,7 +17,7 @@ import ranked
 import torch
 import training
 
-from datapipe.train import checkpoint, parallel, step
+from datapipe.train import checkpoint, parallel
 from datapipe.train.run import train
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def test_two_ranks_are_one(taken, kind, objective):
 def test_the_order_of_events_on_each_rank(taken, kind):
     for rank in taken:
         micro = [3, 4]
-        expected = [event for number in micro for event in [*step.EVENTS[:4] * number, *step.EVENTS[4:]]]
+        expected = [event for number in micro for event in [*training.EVENTS[:4] * number, *training.EVENTS[4:]]]
         assert rank[f"{kind} per_token"]["events"] == [*expected, "counters"]
 
 

@@ -34,7 +34,7 @@ def test_the_order_of_events(micro):
     one = training.step(tell=lambda event, facts: told.append((event, facts)))
     rows = training.uneven().split(16 // micro)[:micro]
     one.run(rows)
-    assert [event for event, _ in told] == [*step.EVENTS[:4] * micro, *step.EVENTS[4:]]
+    assert [event for event, _ in told] == [*training.EVENTS[:4] * micro, *training.EVENTS[4:]]
     facts = [facts for event, facts in told if event == "backward"]
     assert [each["last"] for each in facts] == [False] * (micro - 1) + [True]
     divided = {facts["divided_by"] for event, facts in told if event == "loss"}

@@ -23,6 +23,10 @@ from datapipe.train.optimizer import adamw
 from datapipe.train.step import Step
 
 WORDS = 30
+EVENTS = (  # of a step in order; the first four for each microbatch
+    "sample", "forward", "loss", "backward",
+    "synchronise", "unscale", "finite", "clip", "optimizer", "zero", "counters",
+)  # fmt: skip
 REFERENCE = {"kind": "reference", "width": 32, "heads": 4, "layers": 2, "hidden": 64}
 GPT = {"kind": "gpt", "width": 16, "heads": 4, "kv_heads": 2, "layers": 2, "hidden": 24}
 

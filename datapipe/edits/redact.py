@@ -23,7 +23,6 @@ from datapipe.edits import addresses, emails, phones
 from datapipe.edits.replace import rewritten
 from datapipe.keyed import canonical
 
-Rewrite = Callable[[str], str]
 LOGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@(?=[^/?#\s@])")  # of a URL: who asks is not where
 TAIL = re.compile(r"~[0-9a-f]{16}$")
 

@@ -77,13 +77,6 @@ class Constants:
         """(N, D) of the least loss with 6ND = budget: N = G (C/6)^a, D = (C/6)^b / G."""
         return self.G * (budget / 6) ** self.a, (budget / 6) ** self.b / self.G
 
-    def frontier(self, loss: float) -> float:
-        """The least operations of training that reach a loss; inf where none do."""
-        if loss <= self.E:
-            return math.inf
-        scale = self.A * self.G**-self.alpha + self.B * self.G**self.beta
-        return 6 * (scale / (loss - self.E)) ** ((self.alpha + self.beta) / (self.alpha * self.beta))
-
     def budget_of(self, n: float) -> float:
         """The budget whose optimum has N parameters."""
         return 6 * (n / self.G) ** (1 / self.a)

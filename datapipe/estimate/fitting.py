@@ -80,11 +80,6 @@ class Surface:
         most = self.weights @ np.abs(jacobian)
         return float(np.max(np.abs(self.scaled(theta)[1]) / np.where(most > 0, most, 1)))
 
-    def theta(self, constants: Constants) -> Floats:
-        a = np.log(constants.A) - constants.alpha * self.mx
-        b = np.log(constants.B) - constants.beta * self.my
-        return np.array([a, b, np.log(constants.E), constants.alpha, constants.beta])
-
     def constants(self, theta: Floats, runs: Runs) -> Constants:
         a, b, e, alpha, beta = map(float, theta)
         with np.errstate(over="ignore"):  # of a resample without any slope

@@ -95,11 +95,6 @@ def _other(number: str, unit: str, kind: Kind) -> str:
     return f", whose unit {unit} is not known here"
 
 
-def total(values: Mapping[str, float]) -> float:
-    """A sum that does not depend on the order."""
-    return math.fsum(values.values())
-
-
 class Problems:
     """All that is wrong with the input; raised at once, one a line, each naming its flag."""
 

@@ -189,11 +189,6 @@ class Shape:
         """Parameters of embeddings, learnt positions and an untied head: what N of some papers leaves out."""
         return self.scale * sum(t.numel for t in self.outside() if t.part in ("embedding", "head"))
 
-    @property
-    def tensors(self) -> int:
-        """How many there are; experts count each."""
-        return sum(1 for _ in self.outside()) + sum(t.copies * n for t, n in self.layered())
-
     # --- checks -----------------------------------------------------------------------------------------------------
 
     def check(self, problems: Problems) -> None:

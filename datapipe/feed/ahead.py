@@ -12,8 +12,6 @@ from datapipe.feed.batch import Batch
 from datapipe.feed.course import Course
 from datapipe.feed.state import Progress
 
-DONE = object()
-
 
 class Ahead:
     """

@@ -279,25 +279,14 @@ class Batch:
     @cached_property
     def segment_ids(self) -> np.ndarray:
         """int32[b, length]: 1, 2, ... in a row; 0 is padding."""
-        number = np.arange(1, len(self.seg_len) + 1) - np.repeat(self.rows.offsets[:-1], np.diff(self.rows.offsets))
+        offsets = self.rows.offsets
+        number = np.arange(1, len(self.rows.seg_len) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
         return self._pieces.spread(self._pieces.column(number.astype(np.int32), 0))
 
     @cached_property
     def sources(self) -> np.ndarray:
         """int16[b, length]: number in the loader's (or split's) `sources`, -1 in padding."""
         return self._pieces.spread(self._pieces.column(self.rows.seg_source, -1))
-
-    @cached_property
-    def row_cu_seqlens(self) -> np.ndarray:
-        """int32[b, m]: in each row 0, then where each segment ends, padding as the last one; filled up with length."""
-        counts = np.diff(self.rows.offsets)
-        found = np.full((len(self), int(counts.max(initial=0)) + 2), self.length, np.int32)
-        found[:, 0] = 0
-        row = np.repeat(np.arange(len(self)), counts)
-        place = np.arange(len(row)) - self.rows.offsets[row] + 1
-        ends = np.concatenate(([0], np.cumsum(self.rows.seg_len, dtype=np.int64)))
-        found[row, place] = ends[1:] - ends[self.rows.offsets[row]]
-        return found
 
     @cached_property
     def cu_seqlens(self) -> np.ndarray:
@@ -324,26 +313,6 @@ class Batch:
         places = np.arange(len(self))
         parts = [places[start : start + rows] for start in range(0, len(self), rows)]
         return [Batch(self.rows.take(part), self.step, self.progress) for part in parts]
-
-    @property
-    def seg_len(self) -> np.ndarray:
-        return self.rows.seg_len
-
-    @property
-    def seg_doc(self) -> np.ndarray:
-        return self.rows.seg_doc
-
-    @property
-    def seg_start(self) -> np.ndarray:
-        return self.rows.seg_start
-
-    @property
-    def seg_flags(self) -> np.ndarray:
-        return self.rows.seg_flags
-
-    @property
-    def seg_source(self) -> np.ndarray:
-        return self.rows.seg_source
 
     def torch(self, device: Any = None, names: Sequence[str] = TENSORS) -> Tensors:
         """

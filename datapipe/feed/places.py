@@ -38,11 +38,6 @@ class Place(Protocol):
         ...
 
     @property
-    def folder(self) -> Path | None:
-        """The folder, where it is one of this machine."""
-        ...
-
-    @property
     def streams(self) -> bool:
         """Whether its files never come to lie on this machine."""
         ...
@@ -127,7 +122,6 @@ class Remote:
 
     url: str
     cache: Path | None
-    folder = None
 
     @classmethod
     def of(cls, url: str, cache: Path | None) -> "Remote":

@@ -272,7 +272,6 @@ def _tokenizer_tag(value: object) -> str | None:
             return None
 
 
-Tokenizer = TokenizerFile | TokenizerTrain
 AnyTokenizer = Annotated[
     Annotated[TokenizerFile, Tag("TokenizerFile")] | Annotated[TokenizerTrain, Tag("TokenizerTrain")],
     Discriminator(_tokenizer_tag, custom_error_type="tokenizer", custom_error_message="needs one of file, train"),

@@ -29,7 +29,6 @@ class Texts:
 
     kind: str
     code: float  # share of records that are code
-    english: float | None  # share of records whose language field says so; null without the field
     not_latin: float  # share of letters
     units: tuple[int, ...]  # of each text
     code_langs: tuple[str, ...]  # languages that are code, the commonest first
@@ -46,17 +45,16 @@ def texts(records: Sequence[Record], choice: Choice, paths: Sequence[Path]) -> T
     found = fields(records)
     lang = found.get(choice.fields.get("lang", ""))
     code = max(_code_by_lang(lang), _code_by_path(found, choice, records), _code_by_suffix(paths))
-    english = None if lang is None else sum(_english(value) for value in lang.plain) / max(1, len(records))
+    english = 0.0 if lang is None else sum(_english(value) for value in lang.plain) / max(1, len(records))
     text = found[choice.text]
     web = any(names.rank(name, (*names.URLS, "domain", "host", "warcdate")) is not None and one.share >= MOSTLY
               for name, one in found.items())  # fmt: skip
-    kind = CODE if code >= MOSTLY else WEB if web and (english or 0) >= MOSTLY else OTHER
+    kind = CODE if code >= MOSTLY else WEB if web and english >= MOSTLY else OTHER
     langs = [] if lang is None else [value for value, _ in lang.commonest(MOST_LANGUAGES)]
     prose = tuple(value for value in langs if not _is_code(value))
     return Texts(
         kind,
         code,
-        english,
         not_latin(text),
         tuple(units(value) for value in text.texts),
         tuple(value for value in langs if _is_code(value)),

@@ -27,10 +27,6 @@ from datapipe.train.config import Training
 from datapipe.train.parallel import Parallel
 from datapipe.train.schedule import factor
 
-EVENTS = (
-    "sample", "forward", "loss", "backward",
-    "synchronise", "unscale", "finite", "clip", "optimizer", "zero", "counters",
-)  # fmt: skip
 Tell = Callable[[str, dict[str, Any]], None]
 
 
@@ -105,7 +101,12 @@ class Outcome:
 
 @dataclass
 class Step:
-    """The weights, what moves them, and how far it is."""
+    """
+    The weights, what moves them, and how far it is.
+
+    tell: hears each event as it happens: of each microbatch sample, forward, loss, backward; then synchronise, unscale,
+    finite, clip, optimizer, zero, counters
+    """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
