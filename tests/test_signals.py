@@ -114,8 +114,9 @@ def test_signals_of_anything(values: list[str]) -> None:
 def test_signals_of_the_fixtures() -> None:
     values = list(_fixtures())
     assert len(values) > 500
+    wanted = [_twin(value) for value in values]
     for name, column in zip(NAMES, signals.measure(pa.array(values, pa.large_string()), NAMES), strict=True):
-        assert column.to_pylist() == [_twin(value)[name] for value in values], name
+        assert column.to_pylist() == [twin[name] for twin in wanted], name
 
 
 def _fixtures() -> Iterator[str]:
