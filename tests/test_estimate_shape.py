@@ -261,6 +261,8 @@ def test_the_table_says_what_the_short_formulas_leave_out():
     said = " ".join(table.assumptions)
     assert f"{6 * 124_337_664 * 1024 / 874_944_921_600:.3f}" in said
     assert "without embeddings" in said
+    head, softmax = 3 * 2 * 50_257 * 768 * 1024, 3 * 3 * 12 * 12 * 1024**2  # 3 a position of 12 heads in 12 layers
+    assert f"(softmax, no head) {(874_944_921_600 - head + softmax) / 874_944_921_600:.3f}" in said
 
 
 def test_given_parameters_scale_products_and_not_attention():

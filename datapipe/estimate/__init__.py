@@ -4,7 +4,7 @@ What a training run would need, as tables of terms: each with its formula and it
 quantities.py  "7B", "80GB", "400Gbit/s": numbers with units that are checked
 terms.py       a table of terms: adds up, says what dominates, takes other values
 shape.py       a model's shape and its tensors, counted exactly; read.py finds one in files of several kinds
-flops.py       6ND, PaLM's formula, every matrix product
+flops.py       every matrix product, beside 6ND and the formulas of PaLM and Hoffmann et al.
 setup.py       how a model would be trained: types, optimizer, splits over devices
 activations.py what a layer keeps for the backward pass
 memory.py      all of a device's memory, at each pipeline stage

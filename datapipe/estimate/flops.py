@@ -63,8 +63,8 @@ def chinchilla(shape: Shape, length: int) -> float:
     Training operations of one sequence as Hoffmann et al. 2203.15556, appendix F, count them: with the softmax,
     without embeddings and logits (their table A4 leaves both out).
     """
-    one = layer(shape, length, sparse=False)
-    return 3.0 * shape.layers * (one.products + one.core + 3.0 * shape.heads * length) * length
+    softmax = 3.0 * shape.layers * shape.heads * length**2
+    return exact(shape, length) + 3.0 * (softmax - forward(shape, length)["head"])
 
 
 def table(shape: Shape, length: int) -> Table:
@@ -87,7 +87,8 @@ def table(shape: Shape, length: int) -> Table:
         (
             (
                 f"6ND with N = all {'active ' if shape.experts else ''}parameters gives {short / whole:.3f} of this, "
-                f"without embeddings and head {inner / whole:.3f}, PaLM's formula {palm(shape, length) / whole:.3f}"
+                f"without embeddings and head {inner / whole:.3f}, PaLM's formula {palm(shape, length) / whole:.3f}, "
+                f"the count of Hoffmann et al. (softmax, no head) {chinchilla(shape, length) / whole:.3f}"
             ),
             "every query meets every key: kernels that skip the causal half do half of the attention core",
         ),
