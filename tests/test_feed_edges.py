@@ -26,7 +26,7 @@ from datapipe.feed import Batch, Loader, mix, reading
 from datapipe.feed import torch as feed_torch
 from datapipe.feed.order import KINDS
 
-# -- the oracle: every array worked out token by token from the columns of the shards, as DESIGN describes them
+# -- the oracle: every array worked out token by token from the columns of the shards, as tables.SHARD names them
 
 
 def stored(path: Path, split: str) -> tuple[list[dict[str, Any]], int, list[str]]:
