@@ -84,7 +84,7 @@ def rss() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def read(path: Path, size: int, packed: bool) -> Iterator[Any]:
+def read(path: Path, size: int) -> Iterator[Any]:
     """Texts of a file of JSON lines, block by block, up to `size` bytes of them."""
     from datapipe import manifest as manifests
     from datapipe.read import jsonl
@@ -93,7 +93,7 @@ def read(path: Path, size: int, packed: bool) -> Iterator[Any]:
     from datapipe.read.streams import Expanded, Place, blocks
 
     how = spec(manifests.parse("name: bench\nsources: {s: {files: [none.jsonl]}}\n"), "s")
-    stream: Iterable[bytes] = Expanded(path, kind(path.name, "auto")[1], 10**11) if packed else [path.read_bytes()]
+    stream = Expanded(path, kind(path.name, "auto")[1], 10**11)
     total = 0
     for block in blocks(iter(stream), Place(0, 1)):
         rows = jsonl.rows(block, how.names)
@@ -145,9 +145,12 @@ def memory(data: Path, evals: Sequence[str]) -> None:
 
     import numpy as np
 
+    from datapipe.cli import NoPandas
     from datapipe.contamination import suites
     from datapipe.contamination.index import Index
     from datapipe.contamination.scan import scan
+
+    sys.meta_path.insert(0, NoPandas)  # as every command has it
 
     start, suite = rss(), suites.load(evals)
     parts = suite.parts
@@ -157,7 +160,7 @@ def memory(data: Path, evals: Sequence[str]) -> None:
 
     def one(kind: str) -> None:
         at = 0
-        for texts in read(data / f"{kind}.jsonl.zst", 10**12, True):
+        for texts in read(data / f"{kind}.jsonl.zst", 10**12):
             scan(index, texts, np.arange(at, at + len(texts)))
             at += len(texts)
 
@@ -182,7 +185,7 @@ def speeds(index: Any, data: Path, size: int, folder: Path) -> dict[str, list[fl
         plain.write_bytes(lines)
         packed.write_bytes(pa.compress(lines, "zstd", asbytes=True))
         for path in (plain, packed):
-            seconds = best(lambda path=path, packed=packed: scanned(index, read(path, 10**12, path is packed)))
+            seconds = best(lambda path=path: scanned(index, read(path, 10**12)))
             cells.append(total / seconds)
         found[kind] = cells
         print(f"{kind:12} {total:5.1f} {len(texts):9} {cells[0]:6.0f} {cells[1]:6.0f} {cells[2]:9.0f}", flush=True)

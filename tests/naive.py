@@ -230,12 +230,15 @@ def shingles(text: str, n: int) -> set[int]:
     return {xxhash.xxh64_intdigest(np.array(run, "<u8").tobytes()) for run in runs}
 
 
-def shape(block: bytes) -> tuple[int, int, int, int]:
-    """Lines that are not blank, those from { to }, newlines, and the bound on nesting."""
-    lines = [line.strip(b" \t\r") for line in block.split(b"\n")]
-    held = [line for line in lines if line]
-    objects = [line for line in held if line.startswith(b"{") and line.endswith(b"}")]
-    return len(held), len(objects), block.count(b"\n"), max(map(_nesting, lines))
+def shape(block: bytes) -> tuple[list[tuple[int, int, int]], int, int, bool, int]:
+    r"""Start, number, size of lines that are not blank; how many go from { to }; newlines; any \u; bound on nesting."""
+    lines, held, objects, start = block.split(b"\n"), [], 0, 0
+    for number, line in enumerate(lines):
+        if body := line.strip(b" \t\r"):
+            held.append((start, number, len(line)))
+            objects += body.startswith(b"{") and body.endswith(b"}")
+        start += len(line) + 1
+    return held, objects, len(lines) - 1, b"\\u" in block, max(map(_nesting, lines))
 
 
 def _nesting(line: bytes) -> int:

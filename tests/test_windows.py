@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_scan import Part, found_in, parts_of
 
+from datapipe import text
 from datapipe.contamination import metrics, windows
 from datapipe.contamination.index import Index
 from datapipe.kernels import edit
@@ -159,7 +160,9 @@ def test_what_looks_like_code(value, wanted):
 
 
 def test_code_units():
-    assert windows.code_units("for x_1 in range(10): s += f(\"a b\") # no") == [
+    units = {sign: unit for unit, sign in windows.SIGN_OF.items()}
+    found = windows.code_units('for x_1 in range(10): s += f("a b") # no')
+    assert [units.get(sign, sign) for sign in found] == [
         "for", "i", "in", "i", "(", "0", ")", ":", "i", "+=", "i", "(", '""', ")", "#", "i",
     ]  # fmt: skip
     assert windows.code_share("a = b", "c = d") == 0.0  # fewer than an n-gram
@@ -181,7 +184,17 @@ def test_code_units():
     ],
 )
 def test_substrings_of_fifty(own, theirs, wanted):
-    assert windows.substring(own, theirs) is wanted
+    assert windows.substring(*bare(own, theirs)) is wanted
+
+
+def bare(*texts: str) -> list[str]:
+    data, offsets = text.buffers(pa.array(texts, pa.large_string()))
+    return windows.bare(data, offsets[:-1], offsets[1:])
+
+
+@given(st.lists(st.text(st.characters(max_codepoint=0x2FFFF, exclude_categories=["Cs", "Cn"]))))
+def test_bare_texts_are_of_letters_and_numerals(texts):
+    assert bare(*texts) == ["".join(filter(str.isalnum, one)) for one in texts]
 
 
 def test_a_candidate_in_a_large_document_is_quick():

@@ -79,8 +79,21 @@ def _give_up(_: int, __: FrameType | None) -> None:
     os._exit(128 + _stopped[0])
 
 
+class NoPandas:
+    """
+    An importer that has no pandas: pyarrow looks for it, where it is installed, at its first array of Python's values,
+    and takes 0.2 s and 55 MB that no command has a use for.
+    """
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
+    sys.meta_path.insert(0, NoPandas)
     _stopped.clear()
     _told.clear()
     for stream in (sys.stdout, sys.stderr):

@@ -252,9 +252,7 @@ class _Work:
         at = ours.bounds[runs[:, 0]] + runs[:, 4]
         columns = [docs[runs[:, 0]], runs[:, 1], runs[:, 2], runs[:, 3], runs[:, 4]]
         columns += [ours.starts[at], ours.ends[at + runs[:, 3] - 1]]
-        return pa.table(
-            [pa.array(c.astype(t.to_pandas_dtype())) for c, t in zip(columns, RUNS.types, strict=True)], RUNS
-        )
+        return pa.table([pa.array(column).cast(kind) for column, kind in zip(columns, RUNS.types, strict=True)], RUNS)
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:

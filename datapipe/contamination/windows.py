@@ -6,14 +6,16 @@ diagonal are looked at, and nothing else.
 """
 
 import re
-from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from datapipe import text
 from datapipe.contamination.index import Index, Units
-from datapipe.kernels import edit
+from datapipe.kernels import edit, proof, unicode
+from datapipe.kernels.jit import given
 
 SHINGLE = 5  # units
 GATE = 20  # a long part with a smaller share of its shingles in the window than one in so many is not aligned
@@ -21,9 +23,7 @@ CLOSE = 0.4  # identifiers are masked where containment, edit or plain is as muc
 CODE_N = 12  # code units in an n-gram
 BUDGET = 4  # substitutions that a run is extended over: Llama 2, A.6
 SUBSTRING, STRIDE = 50, 10  # letters and digits
-LONG = 4096  # characters; of a longer part all substrings are looked for at once
-NOT_BARE = re.compile(r"[\W_]+")  # what str.isalnum is false of
-SIGNS_OF_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
+LONG = 4096  # letters and digits; of a longer part all substrings are looked for at once
 
 WINDOWS = pa.schema(
     [
@@ -44,7 +44,9 @@ WINDOWS = pa.schema(
 )
 MEASURES = frozenset(WINDOWS.names[6:])
 
-TOKEN = re.compile(r"[^\W\d]\w*|\d[\w.]*|\"[^\"\n]*\"|'[^'\n]*'|[<>=!+\-*/%&|^]=|\*\*|//|->|=>|&&|\|\||\+\+|--|[^\w\s]")
+OPERATORS = (*(sign + "=" for sign in "<>=!+-*/%&|^"), "**", "//", "->", "=>", "&&", "||", "++", "--")
+TOKEN = re.compile(rf"[^\W\d]\w*|\d[\w.]*|\"[^\"\n]*\"|'[^'\n]*'|{'|'.join(map(re.escape, OPERATORS))}|[^\w\s]")
+MOST_TOKENS = 1 << 16  # whose signs are remembered
 SIGNS = re.compile(r"^\s*(?:def|class|import|from|return|for|while|if|assert|#include|public|function|var|let|const)\b"
                    r"|[;{]\s*$|\w\(.*\)\s*[:{;]?\s*$|^\s*\w+\s*=[^=]", re.MULTILINE)  # fmt: skip
 KEPT = frozenset(
@@ -90,18 +92,17 @@ def windows(index: Index, ours: Units, docs: np.ndarray, runs: np.ndarray, maske
     longer = np.maximum(count, size)
     close = np.maximum(common / shingles, plain / count) >= CLOSE
     close |= (aligned == 1) & (1 - distance / longer >= CLOSE)
-    identifiers, substrings = [], []
-    for k, (own, theirs) in enumerate(_texts(index, ours, asked, part)):
-        code = close[k] and looks_like_code(own)
-        other = theirs() if code or plain[k] or numbers[k] > 0 else ""
-        identifiers.append(code_share(own, other) if code else None)
-        substrings.append(bool(plain[k] or numbers[k] > 0) and substring(own, other))
+    some, which = np.unique(part, return_inverse=True)
+    owns = index.text.take(pa.array(some))
+    spans = _spans(ours, asked)
+    identifiers = _identifiers(ours, spans, owns.take(pa.array(which[close])).to_pylist(), close)
+    substrings = _substrings_in(ours, spans, owns, which, (plain > 0) | (numbers > 0))
     return pa.table(
         [
             docs[doc], part.astype(np.int32), first.astype(np.int32), size.astype(np.int32),
             byte_start.astype(np.int64), byte_end.astype(np.int64), common / shingles,
             pa.array(1 - distance / longer, mask=aligned == 0), plain / count,
-            pa.array(numbers / count, mask=numbers < 0), pa.array(identifiers, pa.float64()), substrings,
+            pa.array(numbers / count, mask=numbers < 0), identifiers, substrings,
             extended.astype(np.int32),
         ],
         WINDOWS,
@@ -114,20 +115,32 @@ def _placed(index: Index, runs: np.ndarray) -> np.ndarray:
     return np.column_stack([runs[:, 0], begins, lengths, runs[:, 2], runs[:, 3], runs[:, 4]]).astype(np.int64)
 
 
-def _texts(index: Index, ours: Units, asked: np.ndarray, parts: np.ndarray) -> Iterable[tuple[str, Callable[[], str]]]:
-    """The text of each part, and of the window around it, where that is wanted."""
-    some, which = np.unique(parts, return_inverse=True)
-    owns = index.text.take(pa.array(some)).to_pylist()
-    for (doc, _, count, _, diagonal), own in zip(asked.tolist(), which.tolist(), strict=True):
+def _spans(ours: Units, asked: np.ndarray) -> np.ndarray:
+    """int64[k, 2]: the bytes of the window around each part."""
+    doc, _, count, _, diagonal = asked.T
+    low, high, first = ours.bounds[doc], ours.bounds[doc + 1], ours.offsets[doc]
+    begin = np.maximum(low, low + diagonal - count // 2)
+    end = np.minimum(high, low + diagonal + count + count // 2)
+    return np.column_stack([first + ours.starts[begin], first + ours.ends[end - 1]]).astype(np.int64)
 
-        def theirs(doc: int = doc, count: int = count, diagonal: int = diagonal) -> str:
-            low, high, first = int(ours.bounds[doc]), int(ours.bounds[doc + 1]), int(ours.offsets[doc])
-            begin = max(low, low + diagonal - count // 2)
-            end = min(high, low + diagonal + count + count // 2)
-            raw = ours.text[first + int(ours.starts[begin]) : first + int(ours.ends[end - 1])]
-            return raw.tobytes().decode("utf-8", "replace")
 
-        yield owns[own], theirs
+def _identifiers(ours: Units, spans: np.ndarray, owns: list[str], close: np.ndarray) -> pa.Array:
+    """code_share of parts and their windows; null where the part is not close, or no code."""
+    found: list[float | None] = [None] * len(spans)
+    for k, own in zip(np.flatnonzero(close).tolist(), owns, strict=True):
+        if looks_like_code(own):
+            found[k] = code_share(own, ours.text[slice(*spans[k])].tobytes().decode("utf-8", "replace"))
+    return pa.array(found, pa.float64())
+
+
+def _substrings_in(ours: Units, spans: np.ndarray, owns: pa.Array, which: np.ndarray, asked: np.ndarray) -> list[bool]:
+    """substring of parts and their windows, false where it is not asked for."""
+    data, offsets = text.buffers(owns)
+    bares, others = bare(data, offsets[:-1], offsets[1:]), bare(ours.text, *spans[asked].T)
+    found = [False] * len(spans)
+    for k, other in zip(np.flatnonzero(asked).tolist(), others, strict=True):
+        found[k] = substring(bares[which[k]], other)
+    return found
 
 
 # --- code --------------------------------------------------------------------------------------------------------
@@ -140,74 +153,87 @@ def looks_like_code(value: str) -> bool:
     return bool(lines) and 2 * sum(1 for line in lines if SIGNS.search(line)) >= len(lines)
 
 
-def code_units(value: str) -> list[str]:
-    """Identifiers, numbers, strings, operators; the first three masked by one sign each, words of languages kept."""
-    return [_mask(token) for token in TOKEN.findall(value)]
+def code_units(value: str) -> str:
+    """A sign for each identifier, number, string (one for all of a kind), word of a language and operator."""
+    return "".join(map(_signs.__getitem__, TOKEN.findall(value)))
 
 
-@lru_cache(1 << 16)
-def _mask(token: str) -> str:
-    if token[0] in "\"'" and len(token) > 1:
-        return '""'
-    if token[0].isdigit():
-        return "0"
-    return "i" if (token[0].isalpha() or token[0] == "_") and token not in KEPT else token
-
-
-_code_units = lru_cache(1 << 10)(code_units)  # of parts
+SIGN_OF = {unit: chr(0xD800 + at) for at, unit in enumerate(("i", "0", '""', *OPERATORS, *sorted(KEPT)))}
 
 
 class _Signs(dict[str, str]):
-    """A character for each unit: slices of a string are made and compared faster than lists."""
+    """The sign of a token: what is one character is its own; others have surrogates, which no text holds."""
 
-    def __missing__(self, unit: str) -> str:
-        self[unit] = sign = chr(len(self))
+    def __missing__(self, token: str) -> str:
+        if token[0] in "\"'" and len(token) > 1:
+            sign = SIGN_OF['""']
+        elif token[0].isdigit():
+            sign = SIGN_OF["0"]
+        elif (token[0].isalpha() or token[0] == "_") and token not in KEPT:
+            sign = SIGN_OF["i"]
+        else:
+            sign = SIGN_OF.get(token, token)
+        if len(self) >= MOST_TOKENS:
+            self.clear()
+        self[token] = sign
         return sign
+
+
+_signs = _Signs()
 
 
 def code_share(own: str, theirs: str, n: int = CODE_N) -> float:
     """Share of the code units of a part that lie in n-grams of them which the other text has; 0 if it has fewer."""
-    signs = _Signs()
-    units, others = ("".join(map(signs.__getitem__, found)) for found in (_code_units(own), code_units(theirs)))
-    held = {others[i : i + n] for i in range(len(others) - n + 1)}
+    grams, count = _code_grams(own, n)
+    others = code_units(theirs)
+    held = {gram for gram in set(grams) if gram in others}
     covered, reached = 0, 0
-    for i in range(len(units) - n + 1):
-        if units[i : i + n] in held:
+    for i, gram in enumerate(grams):
+        if gram in held:
             covered += i + n - max(reached, i)
             reached = i + n
-    return covered / len(units) if units else 0.0
+    return covered / count if count else 0.0
+
+
+@lru_cache(1 << 10)
+def _code_grams(own: str, n: int) -> tuple[tuple[str, ...], int]:
+    """Of a part, in order; and how many code units it has."""
+    units = code_units(own)
+    return tuple(units[i : i + n] for i in range(len(units) - n + 1)), len(units)
 
 
 # --- substrings --------------------------------------------------------------------------------------------------
 
 
+def bare(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[str]:
+    """The letters and numerals of each data[begins[k]:ends[k]], UTF-8, all else taken out."""
+    out, bounds = np.empty(int((ends - begins).sum()), np.uint8), np.zeros(len(begins) + 1, np.int64)
+    proof.bare(data, given(begins), given(ends), *unicode.tables()[:2], out, bounds)
+    whole, edges = out.tobytes(), bounds.tolist()
+    return [whole[begin:end].decode("utf-8", "replace") for begin, end in pairwise(edges)]
+
+
 def substring(own: str, theirs: str) -> bool:
-    """Whether 50 letters and digits of a part, from 0, 10, 20..., occur in a text, all else taken out of both."""
-    other = _bare(theirs)
+    """Whether 50 characters of a bare part, from 0, 10, 20..., occur in a bare text."""
     if len(own) <= LONG:
-        return any(piece in other and any(wanted in other for wanted in those) for piece, those in _wanted(own))
-    wanted, size = _substrings(_bare(own)), min(SUBSTRING, len(_bare(own)))
-    return size > 0 and any(other[at : at + size] in wanted for at in range(len(other) - size + 1))
+        return any(piece in theirs and any(wanted in theirs for wanted in those) for piece, those in _wanted(own))
+    wanted = _substrings(own)
+    return any(theirs[at : at + SUBSTRING] in wanted for at in range(len(theirs) - SUBSTRING + 1))
 
 
-def _substrings(bare: str) -> frozenset[str]:
-    last = max(len(bare) - SUBSTRING, 0)
-    return frozenset(bare[at : at + SUBSTRING] for at in (*range(0, last, STRIDE), last))
-
-
-def _bare(value: str) -> str:
-    return NOT_BARE.sub("", value) if not value.isascii() else value.encode().translate(None, SIGNS_OF_ASCII).decode()
+def _substrings(own: str) -> frozenset[str]:
+    last = max(len(own) - SUBSTRING, 0)
+    return frozenset(own[at : at + SUBSTRING] for at in (*range(0, last, STRIDE), last))
 
 
 @lru_cache(1 << 10)
-def _wanted(value: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _wanted(own: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What of a part is looked for, by a piece that it shares with others and that is looked for first."""
-    bare = _bare(value)
-    last, many = max(len(bare) - SUBSTRING, 0), SUBSTRING // STRIDE
+    last, many = max(len(own) - SUBSTRING, 0), SUBSTRING // STRIDE
     groups: dict[str, list[str]] = {}
     for at in range(0, last, STRIDE):
         middle = at // SUBSTRING * SUBSTRING + (many - 1) * STRIDE  # the one of these places that all hold
-        groups.setdefault(bare[middle : middle + STRIDE], []).append(bare[at : at + SUBSTRING])
-    if bare:
-        groups.setdefault(bare[last:], []).append(bare[last:])
+        groups.setdefault(own[middle : middle + STRIDE], []).append(own[at : at + SUBSTRING])
+    if own:
+        groups.setdefault(own[last:], []).append(own[last:])
     return tuple((piece, tuple(those)) for piece, those in groups.items())

@@ -57,7 +57,20 @@ def _flags(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001  num
     return pair(text, at), code
 
 
+def _move(typing_context: Any, array: Any, to: Any, at: Any, count: Any) -> Any:  # noqa: ARG001  numba's signature
+    """Moves `count` items of a contiguous array from `at` to `to` (all int64), which may overlap."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        size = context.get_abi_sizeof(context.get_value_type(signature.args[0].dtype))
+        cgutils.raw_memmove(builder, builder.gep(data, [given[1]]), builder.gep(data, [given[2]]), given[3], size)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, types.int64), code
+
+
 flags: Any = intrinsic(_flags)  # flags(text, at)
+move: Any = intrinsic(_move)  # move(array, to, at, count)
 leading_zeros: Any = numbers.leading_zeros  # of a uint64; of 0 these are 64
 trailing_zeros: Any = numbers.trailing_zeros
 

@@ -4,7 +4,7 @@ What units are on the text: numbers, characters that are units by themselves, eq
 
 import numpy as np
 
-from datapipe.kernels.blocks import scratch
+from datapipe.kernels.blocks import move, scratch
 from datapipe.kernels.jit import kernel
 from datapipe.kernels.unicode import KIND, LETTER, MAPPED, NONE, NUMBER, REST, SIZE, decode, lookup
 from datapipe.kernels.unicode import ONE as ALONE
@@ -27,13 +27,16 @@ def mark(text, offsets, bounds, starts, ends, page, entry, spelled, pool, bits, 
         for i in range(bounds[doc], bounds[doc + 1]):
             at, end = first + np.uint64(starts[i]), first + np.uint64(ends[i])
             byte = text[at]
-            number, beyond = False, byte >= 0xC2 and (byte < 0xE4 or byte > 0xE9)
+            number, beyond = False, byte >= 0xC2 and (byte < 0xE4 or byte > 0xE9)  # Han of the largest block apart
             if np.uint8(byte - np.uint8(48)) < 10:
                 here = at + ONE
                 while here < end and np.uint8(text[here] - np.uint8(48)) < 10:
                     here += ONE
                 number = here == end
                 beyond = not number and text[here] >= 128
+            elif beyond:  # nearly always a letter, of which none folds to digits
+                word = lookup(page, entry, decode(text, at, end)[0])
+                beyond = word >> np.uint32(LETTER) & np.uint32(1) == 0
             if beyond:
                 number = _number(text, at, end, page, entry, spelled, pool)
             unit = units[i] & bits & ~ONE
@@ -52,10 +55,16 @@ def without_markup(text, offsets, bounds, starts, ends, units):
         while begin < end:
             some = min(begin + UNITS, end)
             marked = _marked(text, max(first, first + np.int64(starts[begin]) - 2), first + np.int64(starts[some - 1]))
-            if not marked and filled == begin:
-                filled = begin = some
+            if not marked:
+                if filled != begin:
+                    move(starts, filled, begin, some - begin)
+                    move(ends, filled, begin, some - begin)
+                    move(units, filled, begin, some - begin)
+                filled += some - begin
+                begin = some
+                continue
             for i in range(begin, some):
-                if marked and _markup(text, first, last, first + np.int64(starts[i]), first + np.int64(ends[i])):
+                if _markup(text, first, last, first + np.int64(starts[i]), first + np.int64(ends[i])):
                     continue
                 starts[filled], ends[filled], units[filled] = starts[i], ends[i], units[i]
                 filled += 1
@@ -169,6 +178,31 @@ def unspaced(text, offsets, bounds, starts, page, entry, counts):
             if text[at] >= 128:
                 point, _ = decode(text, at, end)
                 counts[doc] += np.int64(lookup(page, entry, point) >> np.uint32(KIND) & np.uint32(7) == ALONE)
+
+
+@kernel
+def bare(text, begins, ends, page, entry, out, bounds):
+    """
+    Of each text[begins[k]:ends[k]] (bytes) its letters (category L) and numerals (str.isnumeric) alone, end to end in
+    `out`, which has room for all of it; bounds[k + 1] is where those of k end.
+    """
+    filled, one = np.uint64(0), np.uint64(1)
+    for k in range(len(begins)):
+        at, end = np.uint64(begins[k]), np.uint64(ends[k])
+        while at < end:
+            if text[at] < 128:
+                out[filled] = text[at]
+                filled += np.uint64(letter_or_digit(text[at]))
+                at += one
+                continue
+            point, size = decode(text, at, end)
+            word = lookup(page, entry, point)
+            if (word >> np.uint32(LETTER) | word >> np.uint32(NUMBER)) & one != 0:
+                for i in range(size):
+                    out[filled + i] = text[at + i]
+                filled += size
+            at += size
+        bounds[k + 1] = filled
 
 
 @kernel

@@ -8,7 +8,6 @@ nobody asked for, and dies on a block that begins with null.  So a block is look
 import itertools
 import json
 import re
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow
 
 from datapipe.errors import DataError
-from datapipe.kernels.shape import shape
+from datapipe.kernels.shape import Shape, shape
 from datapipe.read.fields import (
     EXACT,
     LONG,
@@ -189,20 +188,19 @@ def _value(found: dict, path: Path) -> object:
 
 def fast(block: Block, names: Mapping) -> Rows | None:
     """The block by pyarrow.json; null where the exact path might see something else in it."""
-    bytes_ = np.frombuffer(block.data, np.uint8)
-    lines, objects, newlines, deepest = shape(bytes_)
-    if lines == 0 or lines != objects or deepest >= DEEPEST or not _is_utf8(block.data):
+    lines = shape(block.data)
+    if not 0 < len(lines.starts) == lines.objects or lines.deepest >= DEEPEST or not _is_utf8(block.data):
         return None
     types = _types(block.data, names)
-    table = None if types is None else _parse(block.data, _schema(names, types))
-    if table is None or table.num_rows != lines:
+    table = None if types is None else _parse(block.data, _schema(names, types), lines.spelled)
+    if table is None or table.num_rows != lines.objects:
         return None
     others: list[list] = []
     for _, path in names.others:
         if (column := _values(_column(table, path))) is None:
             return None
         others.append(column)
-    return _fast_rows(block, names, _column(table, names.text), others, _lines(block.data, bytes_, lines), newlines)
+    return _fast_rows(block, names, _column(table, names.text), others, lines)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -262,14 +260,16 @@ def _fields(tree: dict) -> list[pa.Field]:
     return [pa.field(name, pa.struct(_fields(kind)) if isinstance(kind, dict) else kind) for name, kind in tree.items()]
 
 
-def _parse(data: bytes, schema: pa.Schema | None) -> pa.Table | None:
+def _parse(data: bytes, schema: pa.Schema | None, spelled: bool) -> pa.Table | None:
+    r"""spelled: whether the data, which is UTF-8, holds \u; of \ud800 comes out what is not."""
     if schema is None or len(data) >= 2**31 - 1:
         return None
     options = arrow.ReadOptions(block_size=len(data) + 1, use_threads=False)
     parsing = arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     try:
         table = arrow.read_json(pa.BufferReader(data), options, parsing)
-        table.validate(full=True)
+        if spelled:
+            table.validate(full=True)
     except pa.ArrowException:
         return None
     return table.combine_chunks()
@@ -294,44 +294,24 @@ def _values(column: pa.Array) -> list | None:
     return [int(value) if value is not None and value.is_integer() else value for value in column.to_pylist()]
 
 
-class Lines(NamedTuple):
-    """Lines of a block that are not blank: where each starts, its number from 0, its bytes; int64."""
-
-    starts: np.ndarray
-    numbers: np.ndarray
-    sizes: np.ndarray
-
-
-def _lines(data: bytes, bytes_: np.ndarray, lines: int) -> Lines:
-    """The `lines` lines of a block that are not blank."""
-    ends = np.flatnonzero(bytes_ == 10)
-    starts = np.concatenate(([0], ends + 1))
-    sizes = np.concatenate((ends, [len(data)])) - starts
-    numbers = np.flatnonzero(sizes)
-    if len(numbers) > lines:
-        spans = zip(starts[numbers].tolist(), sizes[numbers].tolist(), strict=True)
-        numbers = numbers[[bool(data[at : at + size].strip(BLANKS)) for at, size in spans]]
-    return Lines(starts[numbers], numbers, sizes[numbers])
-
-
-def _fast_rows(block: Block, names: Mapping, text: pa.Array, others: list[list], at: Lines, newlines: int) -> Rows:
+def _fast_rows(block: Block, names: Mapping, text: pa.Array, others: list[list], at: Shape) -> Rows:
     """Rows of what pyarrow.json gave; a line whose text is null or missing is asked again which of the two it is."""
-    blank = newlines + (block.data[-1] != 10) - len(at.starts)
+    blank = at.newlines + (block.data[-1] != 10) - len(at.starts)
     refused: list[Refused] = []
     if text.null_count:
         nulls = text.is_null().to_numpy(zero_copy_only=False)
         refused = [_textless(block, names, at, row) for row in np.flatnonzero(nulls).tolist()]
         text = text.drop_null()
         others = [list(itertools.compress(column, ~nulls)) for column in others]
-        at = Lines(at.starts[~nulls], at.numbers[~nulls], at.sizes[~nulls])
+        at = at._replace(starts=at.starts[~nulls], numbers=at.numbers[~nulls], sizes=at.sizes[~nulls])
     mapped = {ours: as_texts(column) for (ours, _), column in zip(names.mapped, others, strict=False)}
     extra = {name: others[len(mapped) + place] for place, (name, _) in enumerate(names.extra)}
-    end = block.offset + len(block.data), block.line + newlines
+    end = block.offset + len(block.data), block.line + at.newlines
     return Rows(text, at.numbers + block.line, at.starts + block.offset, mapped, extra, refused, blank, 0,
                 lambda row: _record(block, at, row), end, len(block.data))  # fmt: skip
 
 
-def _record(block: Block, at: Lines, row: int) -> bytes:
+def _record(block: Block, at: Shape, row: int) -> bytes:
     return block.data[at.starts[row] : at.starts[row] + at.sizes[row]]
 
 
@@ -340,7 +320,7 @@ def as_texts(column: list) -> list[str | None]:
     return [value if value is None or isinstance(value, str) else as_text(value) for value in column]
 
 
-def _textless(block: Block, names: Mapping, at: Lines, row: int) -> Refused:
+def _textless(block: Block, names: Mapping, at: Shape, row: int) -> Refused:
     record = _record(block, at, row)
     line, offset = int(at.numbers[row]) + block.line, int(at.starts[row]) + block.offset
     reason = _document(record, names)

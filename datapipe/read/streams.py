@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 import zstandard
 
 from datapipe.errors import DataError, PolicyError
+from datapipe.kernels.shape import newlines
 
 BLOCK = 8_000_000  # bytes of text that are worked on together
 CHUNK = 1 << 20  # bytes read or expanded at once, about
@@ -190,7 +191,7 @@ def blocks(
         if not skip:
             yield Block(data, offset, line)
         offset += cut
-        line += data.count(b"\n")
+        line += newlines(data)
         skip = False
         if ended:
             break
@@ -256,7 +257,7 @@ def members(path: Path, codec: str, limit: int) -> tuple[list[Member], int]:
     for chunk in stream:
         for start, text in stream.members[len(found) :]:
             found.append(Member(start, text, line, last != b"\n"))
-        line += chunk.count(b"\n")
+        line += newlines(chunk)
         last = chunk[-1:]
     return found, stream.text
 
