@@ -96,11 +96,12 @@ def read(path: Path, size: int) -> Iterator[Any]:
     stream = Expanded(path, kind(path.name, "auto")[1], 10**11)
     total = 0
     for block in blocks(iter(stream), Place(0, 1)):
-        rows = jsonl.rows(block, how.names)
-        total += rows.text.nbytes
-        yield rows.text
+        texts = jsonl.rows(block, how.names).text
+        total += texts.nbytes
+        yield texts
         if total >= size:
             return
+        del block, texts
 
 
 def scanned(index: Any, batches: Iterable[Any]) -> int:
@@ -145,12 +146,9 @@ def memory(data: Path, evals: Sequence[str]) -> None:
 
     import numpy as np
 
-    from datapipe.cli import NoPandas
     from datapipe.contamination import suites
     from datapipe.contamination.index import Index
     from datapipe.contamination.scan import scan
-
-    sys.meta_path.insert(0, NoPandas)  # as every command has it
 
     start, suite = rss(), suites.load(evals)
     parts = suite.parts
@@ -163,6 +161,7 @@ def memory(data: Path, evals: Sequence[str]) -> None:
         for texts in read(data / f"{kind}.jsonl.zst", 10**12):
             scan(index, texts, np.arange(at, at + len(texts)))
             at += len(texts)
+            del texts
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(one, KINDS))
@@ -263,6 +262,9 @@ def main() -> None:
         return
     files = sorted(map(str, asked.evals.rglob("normalized.jsonl.zst"))) or [str(asked.evals)]
     if asked.as_fresh:
+        from datapipe.cli import lean
+
+        lean()
         memory(asked.data, files)
         return
     from datapipe.contamination import suites

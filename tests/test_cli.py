@@ -451,3 +451,18 @@ def test_help_is_quick():
     started = time.monotonic()
     assert min(seconds() for _ in range(3)) < 0.2
     assert time.monotonic() - started < 60
+
+
+LEAN = """
+    import sys
+    from datapipe.cli import lean
+    lean()
+    import pyarrow as pa
+    pa.array([1])
+    print("pandas" in sys.modules, pa.default_memory_pool().backend_name)
+"""
+
+
+def test_a_command_does_without_pandas_and_gives_memory_back():
+    with start(LEAN) as process:
+        assert process.communicate()[0] == "False system\n"

@@ -135,6 +135,7 @@ def look(corpus: Corpus, unit: object, number: int, index: Index, sources: Seque
         found = scan.scan(index, batch.texts, docs, source)
         _keep(side, found, batch, docs, source, index)
         side.found.append(found)
+        del batch, found
     for side in made.sides.values():
         side.found = [scan.merge(side.found)]
     return made

@@ -83,6 +83,7 @@ class Files:
                 books.names |= self.wanted.intersection(block.mapped.get("id", ()))
             if full.any():
                 yield FileBatch(one, self.role, block, np.flatnonzero(full))
+            del block
 
     def check(self, books: Books) -> None:
         """ManifestError where no record of any file has the field of the text: nothing was looked through."""

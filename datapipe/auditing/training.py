@@ -191,6 +191,10 @@ def joined(batches: Iterable[Batch], size: int = BATCH) -> Iterator[Batch]:
             waiting, held = [], 0
         waiting.append(batch)
         held += batch.texts.nbytes
+        del batch
+        if 2 * held > size:  # a large one is not kept while the next is read
+            yield Joined(waiting) if len(waiting) > 1 else waiting[0]
+            waiting, held = [], 0
     if waiting:
         yield Joined(waiting) if len(waiting) > 1 else waiting[0]
 

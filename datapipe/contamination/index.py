@@ -103,6 +103,7 @@ class Index:
         beside = offsets, begins[rows_of[near]], lengths[near].astype(np.int64)
         sieves, wanted = _sieves(table, low, high, held, False, masks[1])
         masked_sieves, _ = _sieves(masked, low, high, held, True, masks[1])
+        pa.system_memory_pool().release_unused()  # what building took and numpy gave back to libc
         return cls(
             parts, n, n_unspaced, twin, lengths, sizes, held, firsts, given(rows_of), begins, table, masked,
             sieves, masked_sieves, wanted, anchors, beside, masks,

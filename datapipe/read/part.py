@@ -265,6 +265,7 @@ def _lines(spec: Spec, one: Input, found: Iterator) -> Iterator[Rows]:
         if block.offset == 0:
             jsonl.check_encoding(block.data[:4], str(one.path))
         yield jsonl.rows(block, spec.names)
+        del block
 
 
 def _slice(spec: Spec, piece: Slice) -> Iterator[Rows]:

@@ -20,7 +20,7 @@ import zstandard
 from datapipe.errors import DataError, PolicyError
 from datapipe.kernels.shape import newlines
 
-BLOCK = 8_000_000  # bytes of text that are worked on together
+BLOCK = 4_000_000  # bytes of text that are worked on together: a thread holds some ten times as much
 CHUNK = 1 << 20  # bytes read or expanded at once, about
 WINDOW = 2**31  # the largest zstd window that is read (`--long=31`)
 
@@ -186,12 +186,13 @@ def blocks(
         if cut == 0:
             break
         with memoryview(held) as view:
-            data = bytes(view[:cut])
+            block = Block(bytes(view[:cut]), offset, line)
         del held[:cut]
-        if not skip:
-            yield Block(data, offset, line)
         offset += cut
-        line += newlines(data)
+        line += newlines(block.data)
+        if not skip:
+            yield block
+        del block  # who took it may have let it go: the next one needs the room
         skip = False
         if ended:
             break

@@ -56,7 +56,7 @@ def load(
     loads, where a field that `fields` names is in no record of a file, or where a key of it is no part.
     """
     suites = _load(paths, dict(fields or {}), variants, expanded)
-    pa.default_memory_pool().release_unused()  # what parsing took is more than the tables hold
+    pa.system_memory_pool().release_unused()  # what parsing took, of Python's objects too, is more than the tables hold
     return suites
 
 
