@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 import traceback
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
 from types import FrameType
 from typing import NoReturn
 
@@ -79,22 +81,24 @@ def _give_up(_: int, __: FrameType | None) -> None:
     os._exit(128 + _stopped[0])
 
 
-class NoPandas:
+class NoPandas(Loader):
     """
-    An importer that has no pandas: pyarrow looks for it, where it is installed, at its first array of Python's values,
-    and takes 0.2 s and 55 MB that no command has a use for.
+    Finds pandas, and cannot load it: pyarrow looks for it at its first array of Python's values, and takes 0.2 s and
+    55 MB that no command has a use for.
     """
 
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> ModuleSpec | None:
+        return ModuleSpec(name, cls()) if name == "pandas" else None
+
+    def create_module(self, spec: ModuleSpec) -> NoReturn:
+        raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
 
 
 def lean() -> None:
     """
-    What a process of a command does without.  Before pyarrow is imported: its system pool gives a large buffer back
-    when it is freed, where mimalloc keeps it for the thread (two that read and scan: 636 MB and 676), and is as fast.
+    What a process of a command does without, before it imports pyarrow.  Its system pool gives a large buffer back when
+    it is freed, where mimalloc keeps it for the thread (two that read and scan: 636 MB and 676), and is as fast.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     sys.meta_path.insert(0, NoPandas)
