@@ -101,7 +101,7 @@ def audit(
         scores=scores,
         fail_on=tuple(parse(one) for one in fail_on),
     )
-    keeping.check(out, report)
+    keeping.check(out, report, question)
     found = made(question, workers=workers or cores(), memory=memory, progress=progress)
     builds = [*question.train.builds, *(question.retrieval.builds if question.retrieval else ())]
     keeping.deliver(found, builds, out, report)

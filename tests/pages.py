@@ -434,6 +434,7 @@ def report(
                     parts={"prompt": row.examples, "answer": row.tested},
                     untested={"fewer than 3 units": row.classes.get("untested", 0)},
                     twins=2,
+                    ids=("row-1", "row-2"),
                 )
                 for row in sections[0].sets
             ),

@@ -6,6 +6,7 @@ secret.  What the report says is looked up in the input files, the stored docume
 import gzip
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -426,6 +427,35 @@ def test_without_stored_text_the_key_is_named(capsys, folder, tmp_path):
     assert (status, out) == (3, "")
     assert "documents: none" in err
     assert "documents: kept" in err
+
+
+@pytest.mark.parametrize("damage", ["text", "id", "cut", "gone"])  # a byte of a column's page, or of the whole file
+def test_stored_documents_that_are_damaged_are_named(capsys, folder, tmp_path, damage):
+    shutil.copytree(folder / "builds", tmp_path / "builds", symlinks=True)
+    for part in (tmp_path / "builds" / "made").glob("v*/documents/*.parquet"):
+        data, group = bytearray(part.read_bytes()), pq.read_metadata(part).row_group(0)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema == damage:
+                data[column.data_page_offset + column.total_compressed_size - 3] ^= 0xFF
+        part.unlink()  # a build may share it with others
+        if damage != "gone":
+            part.write_bytes(data[: len(data) // 2] if damage == "cut" else data)
+    status, out, err = run(capsys, "--eval", "eval.jsonl", "--output", str(tmp_path / "builds"))
+    assert (status, out, "Traceback" in err) == (4, "", False)
+    assert "documents/part-0000" in err
+
+
+def test_a_build_given_twice_counts_once(capsys, folder, tmp_path):
+    shutil.copytree(folder / "builds", tmp_path / "copy", symlinks=True)
+    (version,) = (folder / "builds" / "made").glob("v*")
+    once = audited(capsys, "--train", "made")
+    assert once.scope[0].notes == ()
+    for train in (["made", "made"], ["made", str(version)], ["made", str(tmp_path / "copy" / "made")]):
+        twice = audited(capsys, "--train", *train)
+        assert twice.sections == once.sections
+        assert [note for corpus in twice.scope for note in corpus.notes] == ["given more than once: it counts once"]
+    both = audited(capsys, "--train", "made", "--retrieval", "made")  # two roles are two questions
+    assert [corpus.notes for corpus in both.scope] == [(), (), ()]
 
 
 @pytest.mark.parametrize("source", ["made", "files"])

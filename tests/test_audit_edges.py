@@ -223,11 +223,36 @@ def test_scores(capsys, text, status, says):
 # --- explain and diff -----------------------------------------------------------------------------------------------
 
 
-def test_the_nearest_name_is_said(capsys):
-    assert run(capsys, "--eval", "eval.jsonl", "--train", "leak.jsonl", "--out", "out")[0] == 0
-    assert "eval/q is near" in run(capsys, "explain", "evl/q", "--from", "out")[2]
-    assert "is near" not in run(capsys, "explain", "nobody at all", "--from", "out")[2]
-    assert "eval/q was found" in run(capsys, "explain", "eval/Q", "--from", "out")[1]
+NAMES = {
+    "found": ("q", 0, "eval/q: train: adjacent"),
+    "found, with its suite": ("eval/q", 0, "eval/q: train: adjacent"),
+    "clean": ("eval/c", 0, "eval/c: clean: looked for and not found"),
+    "clean, without its suite": ("c", 0, "eval/c: clean"),
+    "untested": ("u", 0, "eval/u: untested: "),
+    "of two suites": ("b", 2, "several suites have it; write one of eval/b, more/b"),
+    "of two suites, named": ("more/b", 0, "more/b: clean"),
+    "another suite": ("evl/q", 2, "no example of that name was looked for; near: eval/q"),
+    "another case": ("eval/Q", 2, "near: eval/q"),
+    "of another suite": ("more/c", 2, "no example of that name"),
+    "nobody": ("nobody at all", 2, "was looked for; write suite/id, as of the suites eval, more"),
+}
+
+
+@pytest.mark.parametrize("name, status, says", NAMES.values(), ids=NAMES)
+def test_what_is_said_of_an_example(capsys, name, status, says):
+    other = CLEAN.replace("w", "v")
+    write("eval.jsonl", EXAMPLE, {"id": "c", "question": other}, {"id": "u", "question": "Hi"},
+          {"id": "b", "question": other.replace("v", "x")})  # fmt: skip
+    write("more.jsonl", {"id": "b", "question": other.replace("v", "y")})
+    assert run(capsys, "--eval", "eval.jsonl", "more.jsonl", "--train", "leak.jsonl", "--out", "out")[0] == 0
+    got, out, err = run(capsys, "explain", name, "--from", "out")
+    assert (got, says in (err if status else out)) == (status, True), out + err
+
+
+def test_clean_in_what_could_be_seen_is_said_so(capsys):
+    write("cut.jsonl", {"text": CLEAN}, '{"text": "cut')
+    assert run(capsys, "--eval", "eval.jsonl", "--train", "cut.jsonl", "--out", "out")[0] == 7
+    assert "not everything could be seen" in run(capsys, "explain", "q", "--from", "out")[1]
 
 
 def test_an_example_that_was_not_looked_for_is_not_clean(capsys):

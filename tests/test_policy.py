@@ -49,7 +49,8 @@ TRAIN = section("train", GSM, MMLU)
         ("flagged >= 7", {"*": 7}, True),
         ("flagged > 0.04", {"*": 7 / 200}, False),
         ("rate > 0.01", {"*": 7 / 190}, True),
-        ("rate > 1", {"*": 7 / 190}, False),
+        ("rate >= 1.0", {"*": 7 / 190}, False),
+        ("rate <= 1", {"*": 7 / 190}, True),
         ("gsm8k.rate >= 0.0667", {"gsm8k": 6 / 90}, False),
         ("*.rate > 0.05", {"gsm8k": 6 / 90, "mmlu.test": 0.01}, True),
         ("untested > 0.2", {"*": 0.05}, False),
@@ -78,6 +79,10 @@ def test_conditions(text, figures, violated):
         ("rate > 1%", 9, "the end"),
         ("rate > 0.1 and flagged > 1", 12, "the end"),
         ("rate > 2", 8, "a share, 0 to 1"),
+        ("rate > 1", 8, "a share, 0 to 1, where 1 % is 0.01"),  # no rate is: it would pass whatever is found
+        ("rate>1.0", 6, "a share, 0 to 1, where 1 % is 0.01"),
+        ("gsm8k.rate >= 1", 15, "a share, 0 to 1, where 1 % is 0.01 and all of them 1.0"),
+        ("flagged > 1.0", 11, "a share, 0 to 1"),
         ("flagged > 1.5", 11, "a share, 0 to 1"),
         ("'gsm8k' > 0", 8, ". and a measure"),
         (".rate > 0.1", 1, "the name of a suite"),
@@ -95,6 +100,25 @@ def test_what_is_no_condition(text, place, expected):
 def test_a_suite_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(ManifestError, match=r"no eval suite 'gsm'; there are: gsm8k, mmlu.test"):
         parse("gsm.rate > 0.1").judge([TRAIN])
+
+
+FAILED = [("evals/gsm8k.jsonl.gz", "truncated"), ("other.csv", "empty")]
+
+
+@pytest.mark.parametrize(
+    "text, says, not_said",
+    [
+        ("gsm8k.adjacent > 0", "evals/gsm8k.jsonl.gz: truncated", "other.csv"),
+        ("evals/gsm8k.adjacent > 0", "evals/gsm8k.jsonl.gz: truncated", "other.csv"),
+        ("mine.adjacent > 0", "other.csv: empty", "no more"),  # which of them it was nobody knows
+    ],
+)
+def test_a_suite_that_did_not_load_is_named_with_the_reason(text, says, not_said):
+    with pytest.raises(ManifestError, match="no eval suite") as error:
+        parse(text).check(["mmlu"], FAILED)
+    assert says in str(error.value)
+    assert not_said not in str(error.value)
+    parse("mmlu.adjacent > 0").check(["mmlu"], FAILED)
 
 
 def test_what_is_not_known_keeps_no_limit():

@@ -6,6 +6,7 @@ for any number of workers, but for its `run`.
 """
 
 import datetime
+import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ def audit(
         progress("reading eval sets", 0, None)
         suites = evals.of_build(corpora) if asked.against_validation else evals.load(asked)
         for condition in asked.fail_on:
-            condition.check(suites.names)
+            condition.check(suites.names, suites.failed())
         if given:
             scores.check(given, zip(*(suites.examples[name].to_pylist() for name in ("suite", "id")), strict=True))
         progress("indexing", 0, None)
@@ -125,16 +126,20 @@ def audit(
 
 
 def _corpora(asked: Question, workers: int, memory: int, stack: ExitStack) -> list[Corpus]:
-    """Every corpus, train before retrieval, builds before files; closed at the end."""
+    """Every corpus, train before retrieval, builds before files, in an order of their own; closed at the end."""
     found: list[Corpus] = []
     sides: list[tuple[Role, Asked | None, str]] = [
         ("train", asked.train, "--train"),
         ("retrieval", asked.retrieval, "--retrieval"),
     ]
     for role, side, option in sides:
-        for path in side.builds if side else ():
-            found.append(Build(path, role, everything=asked.everything, memory=max(100_000_000, memory // 4)))
-            stack.callback(found[-1].close)
+        builds: dict[str, Build] = {}
+        for path in sorted(side.builds, key=os.path.realpath) if side else ():
+            build = Build(path, role, everything=asked.everything, memory=max(100_000_000, memory // 4))
+            stack.callback(build.close)
+            if (first := builds.setdefault(build.books.manifest.build_digest, build)) is not build:
+                first.notes = ("given more than once: it counts once",)
+        found += builds.values()
         if side and side.files:
             found.append(outside.files(option, role, side.files, text_field=asked.text_field, workers=workers))
     return found

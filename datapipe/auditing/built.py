@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from datapipe.auditing.report import Corpus, Role, ScopeFile, SourceScope
 from datapipe.auditing.training import Batch, Books, Document, Seen
 from datapipe.books import Books as BuildBooks
-from datapipe.books.texts import fetch, part_path
+from datapipe.books.texts import fetch, part_path, stored
 from datapipe.errors import DataError
 
 REDACT = "redact_"
@@ -28,6 +27,7 @@ class Build:
 
     def __init__(self, path: Path, role: Role = "train", *, everything: bool = False, memory: int = 1_000_000_000):
         self.path, self.everything = path, everything
+        self.notes: tuple[str, ...] = ()
         self.role: Role = role
         self.books = BuildBooks(path, memory=memory)
         made = self.books.manifest
@@ -72,7 +72,7 @@ class Build:
         train = splits == "train"
         copies = np.where(fates == "kept", np.asarray(found["copies"], np.int64), 0)
         start = 0
-        with pq.ParquetFile(part_path(self.path, unit), page_checksum_verification=True) as file:
+        with stored(part_path(self.path, unit)) as file:
             for group in range(file.num_row_groups):
                 stop = start + file.metadata.row_group(group).num_rows
                 low, high = np.searchsorted(rows, [start, stop])
@@ -140,7 +140,7 @@ class Build:
         )  # fmt: skip
         return Corpus(
             name=self.name, role=role, kind="build", path=str(self.path), digest=made.build_digest, redacted=redacted,
-            sources=sources, files=files,
+            sources=sources, files=files, notes=self.notes if role == self.roles[0] else (),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -48,6 +48,7 @@ class Cleaned:
     documents, removed: that were looked through, and that left;  by: suite -> class -> documents that hold such
     left_out:           path -> why it could not be read whole, so nothing of it is there
     unseen:             path -> records that are there as they were, and that nobody could look through
+    notes:              what was not read and is not there, and is no failure: hidden files
     report:             the audit of the folder; None where no file is left
     """
 
@@ -60,11 +61,12 @@ class Cleaned:
     by: dict[str, dict[str, int]]
     left_out: dict[str, str]
     unseen: dict[str, int]
+    notes: tuple[str, ...]
     report: Report | None = field(repr=False)
 
     def as_json(self) -> dict[str, object]:
         """summary.json of the receipt, and the object of --json."""
-        figures = ("files", "unchanged", "gone", "documents", "removed", "by", "left_out", "unseen")
+        figures = ("files", "unchanged", "gone", "documents", "removed", "by", "left_out", "unseen", "notes")
         told: dict[str, object] = {name: getattr(self, name) for name in figures}
         return told | {"audit": None if self.report is None else _told(self.report)}
 
@@ -96,7 +98,9 @@ def clean(
         lines = "\n".join(f"  {path}: {why}" for path, why in failed)
         raise IncompleteError(f"--eval: not all of it can be looked for, so nothing was written:\n{lines}")
     index = Index.build(suites.parts, asked.n or N, max(asked.n or N, N_UNSPACED))
-    corpus = outside.files("--train", "train", asked.train.files, text_field=asked.text_field, workers=workers)
+    corpus = outside.files(
+        "--train", "train", asked.train.files, text_field=asked.text_field, workers=workers, once=False
+    )
     held, books = _held(corpus, suites, index, workers, progress)
     left_out = {path: why for _, path, why in corpus.failed} | {path: why for (_, path), why in books.damaged.items()}
     removed = {path: mine for path, mine in _removed(corpus, held, workers).items() if path not in left_out}
@@ -118,7 +122,7 @@ def clean(
             out, len(ways) - ways.count("gone"), ways.count("copied"), ways.count("gone"),
             sum(counts.get("documents", 0) for counts in books.files.values()),
             sum(len(mine) for mine in removed.values()), _by(rows), dict(sorted(left_out.items())),
-            _unseen(books), report,
+            _unseen(books), corpus.notes, report,
         )  # fmt: skip
         _receipt(partial / RECEIPT, asked, suites, index, rows, made)
         partial.chmod(0o777 & ~_umask())

@@ -105,14 +105,14 @@ def _moved(old: Report, new: Report) -> Iterable[Moved]:
 
 def _not_found(report: Report) -> Callable[[tuple[Role, str, str]], str | None]:
     """Why an example is not among those that the report tells of; null: it was looked for and is not there."""
-    suites = {one.suite for one in report.evals.suites}
+    known = {(one.suite, own) for one in report.evals.suites for own in one.ids}
     untested = {(one.suite, one.id) for one in report.evals.untested}
     sections = {section.role: section for section in report.sections}
 
     def why(key: tuple[Role, str, str]) -> str | None:
         role, suite, own = key
         section = sections.get(role)
-        if suite not in suites:
+        if (suite, own) not in known:
             return "not looked for"
         if section is None:
             return "not looked through"

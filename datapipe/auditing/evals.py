@@ -95,7 +95,7 @@ def described(asked: "Question", eval_: "Eval", main: "Judgement") -> Evals:
             suite=name, examples=len(mine), tested=sum(cls[at] not in ("untested", "short") for at in mine),
             parts={kind: n for kind in KINDS if (n := by_kind[name, kind])}, untested=dict(sorted(untested.items())),
             splits=dict(sorted(named.items())),
-            twins=sum(not counted[at] for at in mine),
+            twins=sum(not counted[at] for at in mine), ids=tuple(own[at] for at in mine),
         ))  # fmt: skip
     groups = sorted({tuple(sorted([at, *twins])) for at, twins in enumerate(table["twins"].to_pylist()) if twins})
     return Evals(

@@ -11,8 +11,8 @@ from datapipe.errors import ManifestError
 @dataclass(frozen=True)
 class Explained:
     """
-    found:     where it was found, by role;  untested: why it could not be looked for;  neither: it is clean
-    twins:     other examples with the same text
+    found:     where it was found, by role;  untested: why it could not be looked for;  neither: it is clean, or the
+               report shows the first findings alone and cannot tell
     sentence:  what that means
     """
 
@@ -33,56 +33,54 @@ class Explained:
 
 
 def explain(report: Report, example: str) -> Explained:
-    """
-    example: suite/id, or an id that one suite has alone.  ManifestError where no example of that name is told of, and
-    all of that suite are: a report names examples that are not clean; a clean one is known by its suite.
-    """
-    named: list[tuple[Role, Flagged]] = [(section.role, one) for section in report.sections for one in section.flagged]
-    suites = sorted({suite.suite for suite in report.evals.suites}, key=len, reverse=True)
-    suite = next((name for name in suites if example.startswith(f"{name}/")), None)
-    wanted = example.removeprefix(f"{suite}/") if suite else example
-    hits: list[tuple[Role, Flagged]] = [
-        (role, one) for role, one in named if one.id == wanted and suite in (None, one.suite)
-    ]
-    missed = [one for one in report.evals.untested if one.id == wanted and suite in (None, one.suite)]
-    owners = sorted({one.suite for _, one in hits} | {one.suite for one in missed})
-    if len(owners) > 1:
-        names = ", ".join(f"{owner}/{wanted}" for owner in owners)
+    """example: suite/id, or an id that one suite has alone.  ManifestError where no example has that name."""
+    meant = sorted(
+        {
+            (suite.suite, own)
+            for suite in report.evals.suites
+            for own in (example, example.removeprefix(f"{suite.suite}/"))
+            if own in suite.ids
+        }
+    )
+    exact = [pair for pair in meant if "/".join(pair) == example]
+    if not meant:
+        raise ManifestError(_nobody(report, example))
+    if len(meant) > 1 and len(exact) != 1:
+        names = ", ".join("/".join(pair) for pair in meant)
         raise ManifestError(f"{example}: several suites have it; write one of {names}")
-    if not owners:
-        return _not_told(report, example, suite, wanted)
-    sentence = "; ".join(f"{role}: {one.cls}, {one.why}" for role, one in hits) or f"untested: {missed[0].reason}"
-    return Explained(owners[0], wanted, tuple(hits), missed[0] if missed else None, sentence)
+    suite, own = exact[0] if exact else meant[0]
+    hits: list[tuple[Role, Flagged]] = [
+        (section.role, one)
+        for section in report.sections
+        for one in section.flagged
+        if (one.suite, one.id) == (suite, own)
+    ]
+    missed = next((one for one in report.evals.untested if (one.suite, one.id) == (suite, own)), None)
+    told = "; ".join(f"{role}: {one.cls}, {one.why}" for role, one in hits)
+    sentence = told or (f"untested: {missed.reason}" if missed else _clean(report))
+    return Explained(suite, own, tuple(hits), missed, sentence)
 
 
-def _not_told(report: Report, example: str, suite: str | None, wanted: str) -> Explained:
-    there = ", ".join(sorted(one.suite for one in report.evals.suites))
-    near = _near(report, example, suite, wanted)
-    if suite is None:
-        raise ManifestError(
-            f"{example}: this report tells of no example of that name{near and f', {near} is near'}; write suite/id, "
-            f"as of the suites {there}"
-        )
-    left = sum(section.flagged_total - len(section.flagged) for section in report.sections)
-    more = f"; {near} was found or is untested" if near else ""
-    more += f"; {left:,} flagged examples are only in the tables of --out" if left else ""
-    left = report.evals.untested_total - len(report.evals.untested)
-    more += f"; {left:,} untested ones are only in the tables of --out" if left else ""
+def _clean(report: Report) -> str:
+    """What it means that a report shows nothing about an example that was looked for."""
+    flagged = sum(section.flagged_total - len(section.flagged) for section in report.sections)
+    untested = report.evals.untested_total - len(report.evals.untested)
+    capped = [f"{n:,} {what}" for n, what in ((flagged, "flagged examples"), (untested, "untested ones")) if n]
+    if capped:
+        return f"not among those that this report shows: {' and '.join(capped)} are only in the tables of --out"
     recall = report.controls.recall
     worth = f", at a measured recall of {recall:.1%} or more" if recall is not None else ""
-    sentence = f"not among the examples that were found or are untested: clean if {suite} has it{worth}{more}"
-    return Explained(suite, wanted, (), None, sentence)
+    seen = "" if report.verdict.complete else "; but not everything could be seen (see the failures of the report)"
+    return f"clean: looked for and not found{worth}{seen}"
 
 
-def _near(report: Report, example: str, suite: str | None, wanted: str) -> str:
-    """suite/id of the example told of whose name is nearest; empty where none is near."""
-    told = {(one.suite, one.id) for section in report.sections for one in section.flagged}
-    told |= {(one.suite, one.id) for one in report.evals.untested}
+def _nobody(report: Report, example: str) -> str:
     names: dict[str, str] = {}
-    for of, own in sorted(told):
-        if suite is None:
-            names.setdefault(f"{of}/{own}".casefold(), f"{of}/{own}")
-        if suite in (None, of):
-            names.setdefault(own.casefold(), f"{of}/{own}")
-    near = difflib.get_close_matches((wanted if suite else example).casefold(), names, 1, 0.75)
-    return names[near[0]] if near else ""
+    for suite in report.evals.suites:
+        for own in suite.ids:
+            for name in (own, f"{suite.suite}/{own}"):
+                names.setdefault(name.casefold(), f"{suite.suite}/{own}")
+    near = list(dict.fromkeys(names[one] for one in difflib.get_close_matches(example.casefold(), names, 6, 0.6)))[:3]
+    nearest = f"; near: {', '.join(near)}" if near else ""
+    there = ", ".join(sorted(one.suite for one in report.evals.suites))
+    return f"{example}: no example of that name was looked for{nearest}; write suite/id, as of the suites {there}"

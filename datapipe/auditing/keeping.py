@@ -7,27 +7,55 @@ from pathlib import Path
 import zstandard
 
 from datapipe.auditing import tables
-from datapipe.auditing.audit import Audited
+from datapipe.auditing.audit import Audited, Question
 from datapipe.auditing.report import Report, from_json
 from datapipe.build_manifest import consumers, resolve
+from datapipe.build_manifest.store import MANIFEST
 from datapipe.errors import DataError, IntegrityError, MachineError, ManifestError
+from datapipe.read import files
 
 KIND = "audit"
 REPORT = "report.json"
 KEPT = ".report.json.zst"
+FATES = "fates.parquet"  # what every build has beside its manifest
 
 
-def check(out: Path | None, page: Path | None) -> None:
-    """Before any work: whether --out can be a folder and --report a file; MachineError where neither may be written."""
+def check(out: Path | None, page: Path | None, asked: Question | None = None) -> None:
+    """
+    Before any work: whether --out can be a folder and --report a file, and neither takes the place of what is read.
+    MachineError where they may not be written.
+    """
     if out and out.exists() and not out.is_dir():
         raise ManifestError(f"--out {out}: is a file, expected a folder")
     if page and page.exists() and not page.is_file():  # a device would be replaced by a file
         raise ManifestError(f"--report {page}: is {'a folder' if page.is_dir() else 'no file'}, expected a file")
+    if asked and page:
+        apart(f"--report {page}", page, asked)
+    if asked and out:
+        for name in (REPORT, *(f"{name}.parquet" for name in tables.NAMES)):
+            apart(f"--out {out}: {out / name}", out / name, asked)
     for folder in filter(None, (out, page and page.parent)):
         there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             why = "permission denied" if there.is_dir() else "is a file, expected a folder"
             raise MachineError(f"{there}: cannot be written: {why}")
+
+
+def apart(said: str, target: Path, asked: Question) -> None:
+    """ManifestError where a path that is to be written is read, or lies in a folder that is."""
+    sides = [side for side in (asked.train, asked.retrieval) if side]
+    named = (*asked.evals, *asked.variants, *filter(None, (asked.trace, asked.scores)),
+             *(build for side in sides for build in side.builds))  # fmt: skip
+    for one in named:
+        if Path(os.path.realpath(target)).is_relative_to(os.path.realpath(one)):
+            where = "is" if os.path.realpath(target) == os.path.realpath(one) else "lies in"
+            raise ManifestError(f"{said}: {where} {one}, which is read; name another place")
+    for folder in Path(os.path.abspath(target)).parents:
+        if (folder / MANIFEST).is_file() and (folder / FATES).is_file():
+            raise ManifestError(f"{said}: lies in the build {folder}; name another place")
+    for pattern in (*asked.evals, *(pattern for side in sides for pattern in side.files)):
+        if files.means(pattern, str(target)):
+            raise ManifestError(f"{said}: is read as one of {pattern}; name another place")
 
 
 def deliver(made: Audited, builds: Sequence[Path], out: Path | None, page: Path | None) -> None:
@@ -69,7 +97,7 @@ def load(source: Path | None, output: Path) -> Report:
     """A report: a report.json, the folder of one, or the newest audit of a build; None: of the newest build."""
     if source is not None:
         for path in (source, source / REPORT):
-            if path.is_file() and path.name != "manifest.json":
+            if path.is_file() and path.name != MANIFEST:
                 return _read(path)
     build = resolve(None if source is None else str(source), output)
     for record in consumers.read(build, KIND):

@@ -87,6 +87,7 @@ class Corpus(Entry):
     A build, or files, and the role they play.
 
     digest: build_digest of a build; of files, sha256 of the sorted lines "sha256  bytes  path"
+    notes:  what was not read, or not twice, and is no failure: hidden files, names that lead to one file
     """
 
     name: str
@@ -97,6 +98,7 @@ class Corpus(Entry):
     redacted: tuple[str, ...] = ()  # sources whose text was redacted when it was read
     sources: tuple[SourceScope, ...]
     files: tuple[ScopeFile, ...]
+    notes: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
 
     @property
@@ -131,7 +133,7 @@ class EvalFile(Entry):
 class EvalSuite(Entry):
     """
     A suite: parts by kind, untested examples by reason, examples by split where they name one; twins: examples that
-    another one of the run equals.
+    another one of the run equals; ids: of all examples, so that a clean one is told from one that is not there.
     """
 
     suite: str
@@ -141,6 +143,7 @@ class EvalSuite(Entry):
     untested: CountBy
     splits: CountBy = {}
     twins: Count
+    ids: tuple[str, ...]
 
 
 class Untested(Entry):

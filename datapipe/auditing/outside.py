@@ -24,7 +24,7 @@ from datapipe.auditing.training import Batch, Books, Document, Seen, failures
 from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
 from datapipe.keyed import doc_id, text_id
 from datapipe.manifest import Manifest
-from datapipe.read import Input, Piece, Plan, plan_each, rows_of
+from datapipe.read import Input, Piece, Plan, Planned, plan_each, rows_of
 from datapipe.read.fields import EMPTY_TEXT, MISSING_TEXT, QUARANTINED, Bad, Rows
 from datapipe.read.jsonl import BLANKS, parse
 from datapipe.read.streams import Damage, Expanded, Place, blocks
@@ -36,6 +36,7 @@ class Files:
     A corpus of files.
 
     failed: (source, relative path, why) of files that could not be planned
+    notes:  what was not read, or not again, and why that is no failure
     """
 
     name: str
@@ -43,6 +44,7 @@ class Files:
     path: str
     plan: Plan
     failed: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...] = ()
     wanted: set[str] = field(default_factory=set)  # own ids to tell of, filled before reading
 
     @property
@@ -121,6 +123,7 @@ class Files:
             digest=hashlib.sha256("".join(lines).encode()).hexdigest(),
             sources=sources,
             files=tuple(sorted(files, key=lambda file: file.path)),
+            notes=self.notes,
             failures=failures(self.name, books, self.failed) + self._nothing(books),
         )
 
@@ -134,8 +137,8 @@ class Files:
         )  # fmt: skip
 
     def _nothing(self, books: Books) -> tuple[report.Failure, ...]:
-        """A corpus without a document proves nothing."""
-        if any(counts.get("documents") for counts in books.files.values()):
+        """Files that were read, and no document in them: that proves nothing."""
+        if not self.plan.inputs or any(counts.get("documents") for counts in books.files.values()):
             return ()
         field = next(iter(self.plan.specs.values())).names.text if self.plan.specs else ("text",)
         return (
@@ -185,21 +188,39 @@ class FileBatch:
 
 
 def files(
-    option: str, role: Role, patterns: Sequence[str], *, text_field: str = "text", id_field: str = "id", workers: int
-) -> Files:
-    """The corpus that patterns of files stand for; ManifestError where one matches nothing."""
+    option: str, role: Role, patterns: Sequence[str], *, text_field: str = "text", id_field: str = "id", workers: int,
+    once: bool = True,
+) -> Files:  # fmt: skip
+    """
+    The corpus that patterns of files stand for, in any order; ManifestError where one matches nothing.
+
+    once: a file that is named twice, by links, is read once
+    """
+    patterns = sorted(set(patterns))
     made = Manifest.model_validate(
         {"name": "audit", "sources": {SOURCE[role]: {
-            "files": list(patterns), "fields": {"text": text_field, "id": id_field}, "tolerant": True,
+            "files": patterns, "fields": {"text": text_field, "id": id_field}, "tolerant": True,
         }}},
         context=Path(os.getcwd()) / "audit",
     )  # fmt: skip
     try:
-        plan, failed = plan_each(made, workers=workers)
+        found = plan_each(made, workers=workers, once=once)
     except DataError as error:
         raise ManifestError(f"{option}: {str(error).removeprefix(f'source {SOURCE[role]}: ')}") from None
-    reasons = tuple((source, path, _bare(why, path)) for source, path, why in failed)
-    return Files(f"{role} files", role, " ".join(patterns), plan, reasons)
+    reasons = tuple((source, path, _bare(why, path)) for source, path, why in found.failed)
+    return Files(f"{role} files", role, " ".join(patterns), found.plan, reasons, tuple(_notes(found)))
+
+
+def _notes(found: Planned) -> Iterator[str]:
+    """What a reader of the report should know of files that are no failure."""
+    if found.again:
+        first, more = found.again[0], len(found.again) - 1
+        also = f" and {more:,} more lead" if more else " leads"
+        yield f"{first}{also} to files that are read under another name: they count once"
+    files, folders = found.hidden
+    counts = [f"{n:,} hidden {what}{'' if n == 1 else 's'}" for n, what in ((files, "file"), (folders, "folder")) if n]
+    if counts:
+        yield f"{' and '.join(counts)} not read"
 
 
 def _bare(why: str, path: str) -> str:

@@ -6,9 +6,10 @@ What must not be, as a user says it with --fail-on, and whether it is.
     measure   = a class (adjacent, solution, prompt, near, variant, short, passage, untested, clean) | flagged | rate
     operator  = > | >= | < | <= | == | !=
 
-rate is flagged / tested.  Everything else is a number of examples where the number is an integer, and a share of all
-examples where it has a point, as for the manifest's limits.  Without a suite it is about all of them together.  A share
-of no example is not known, and what is not known does not keep a limit: it violates > and >=.
+rate is flagged / tested, 0 to 1: 1 % is 0.01, and what no rate can be is refused (rate > 1).  Everything else is a
+number of examples where the number is an integer, and a share of all examples where it has a point, as for the
+manifest's limits.  Without a suite it is about all of them together.  A share of no example is not known, and what is
+not known does not keep a limit: it violates > and >=.
 
     gsm8k.adjacent > 0      flagged >= 10      rate > 0.01      *.rate > 0.05      untested > 0.2
 """
@@ -17,10 +18,12 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from datapipe.auditing.report import Policy, Section, SetRow
 from datapipe.contamination.classes import CLASSES, FLAGGED
 from datapipe.errors import ManifestError
+from datapipe.read.streams import bare
 
 MEASURES = (*CLASSES, "flagged", "rate")
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -44,10 +47,20 @@ class Condition:
     bound: float
     share: bool
 
-    def check(self, suites: Sequence[str]) -> None:
-        """ManifestError where the suite is none of these: told before anything is looked through."""
-        if self.suite not in (None, EACH, *suites):
-            raise self._no_suite(suites)
+    def check(self, suites: Sequence[str], failed: Sequence[tuple[str, str]] = ()) -> None:
+        """
+        ManifestError where the suite is none of these: told before anything is looked through.
+
+        failed: (path, why) of eval files that did not load, among which it may have been
+        """
+        if self.suite in (None, EACH, *suites):
+            return
+        error = self._no_suite(suites)
+        named = [one for one in failed if self.suite in _names(one[0])] or failed
+        if named:
+            lines = "".join(f"\n  {path}: {why}" for path, why in named)
+            raise ManifestError(f"{error}; did not load, or not whole:{lines}")
+        raise error
 
     def judge(self, sections: Sequence[Section]) -> Policy:
         """Whether it holds in a section of what is trained on or retrieved.  ManifestError: no such suite."""
@@ -93,6 +106,13 @@ class Condition:
         return ManifestError(f"--fail-on {self.text!r}: no eval suite {self.suite!r}; there are: {there}")
 
 
+def _names(path: str) -> set[str]:
+    """What the suite of a file may be called: its name without suffixes, with folders or without."""
+    parts = list(PurePosixPath(path).parts)
+    stems = {parts[-1].split(".", 1)[0], PurePosixPath(bare(parts[-1])).stem}
+    return {"/".join([*parts[at:-1], stem]) for at in range(len(parts)) for stem in stems}
+
+
 def parse(text: str) -> Condition:
     """A condition; ManifestError names the place (from 1) and what was expected there."""
     at = _blank(text, 0)
@@ -111,6 +131,8 @@ def parse(text: str) -> Condition:
     bound, share = float(number.group()), number.group(1) is not None or measure == "rate"
     if share and bound > 1:
         raise _wrong(text, at, "a share, 0 to 1")
+    if share and bound == 1 and (sign == ">" or (sign == ">=" and number.group(1) is None)):
+        raise _wrong(text, at, f"a share, 0 to 1, where 1 % is 0.01{' and all of them 1.0' if sign == '>=' else ''}")
     return Condition(text, suite, measure, sign, bound, share)
 
 

@@ -19,7 +19,9 @@ from datapipe.auditing.report import Report, Role
 from datapipe.auditing.sections import Judgement
 from datapipe.build_manifest import consumers
 
-NAMES = ("examples", "evidence", "sets", "sweep", "matrix", "mirrors", "common", "controls", "untested", "files")
+NAMES = (
+    "examples", "evidence", "sets", "sweep", "matrix", "mirrors", "common", "repeated", "controls", "untested", "files",
+)  # fmt: skip
 NAME = str.maketrans({"/": "_", "\\": "_", "\0": "_"})
 
 

@@ -226,8 +226,8 @@ def asked(option: str, values: Sequence[str], output: Path) -> Asked:
         path = Path(value).expanduser()
         if path.is_dir() and not _is_build(path):
             files.append(f"{glob.escape(str(path))}/**")
-        elif path.is_file() and path.name != MANIFEST:
-            files.append(str(path))
+        elif (path.is_file() and path.name != MANIFEST) or (path.is_symlink() and not path.exists()):
+            files.append(str(path))  # a link to nothing is a file that cannot be read
         elif path.exists() or not glob.has_magic(value):
             builds.append(_build(option, value, output))
         else:

@@ -1,7 +1,9 @@
 """Documents themselves: what was dropped, which pairs were called duplicates, what became of one."""
 
+import errno
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 
 from datapipe.books.differ import Hunk, differ
 from datapipe.books.library import Books
-from datapipe.errors import ManifestError
+from datapipe.errors import IntegrityError, ManifestError
 
 ORIGIN = ("path", "offset", "line", "id")
 
@@ -33,12 +35,24 @@ def part_path(build: Path, part: int) -> Path:
     return build / "documents" / f"part-{part:05d}.parquet"
 
 
+@contextmanager
+def stored(path: Path) -> Iterator[pq.ParquetFile]:
+    """A part of documents to read from; IntegrityError where it is not there, or its bytes are not what was written."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):  # the machine's, not the file's
+            raise
+        raise IntegrityError(f"{path}: cannot be read ({error}); `datapipe verify` says more") from error
+
+
 def fetch(build: Path, places: Sequence[tuple[int, int]], columns: Sequence[str]) -> list[dict[str, Any]]:
     """The columns of documents at (part, row), in the order asked; only the row groups that hold them are read."""
     found: dict[tuple[int, int], dict[str, Any]] = {}
     for part in sorted({part for part, _ in places}):
         rows = np.unique([row for number, row in places if number == part])
-        with pq.ParquetFile(part_path(build, part), page_checksum_verification=True) as file:
+        with stored(part_path(build, part)) as file:
             for row, values in _rows(file, rows, list(columns)):
                 found[part, row] = values
     return [found[place] for place in places]

@@ -39,6 +39,7 @@ def cleaned(found: "Cleaned") -> str:
         ),
         table(("set", "class", "documents"), rows) if rows else "",
         f"looked through once more: {again:,} examples found",
+        *(safe(note) for note in found.notes),
         *(f"not read whole, so not there: {safe(path)}: {safe(why)}" for path, why in found.left_out.items()),
     ]
     return "\n".join(filter(None, lines))
@@ -74,6 +75,7 @@ def _head(report: "Report") -> str:
         f"{count(len(one.files), 'file')}"
         for one in report.scope
     ]
+    lines += [f"  {safe(one.name)}: {safe(note)}" for one in report.scope for note in one.notes]
     lines += [f"  ! not seen: {safe(one.path)}: {safe(one.reason)}" for one in report.failures[:SHOWN]]
     if len(report.failures) > SHOWN:
         lines.append(f"  ! and {len(report.failures) - SHOWN:,} more")

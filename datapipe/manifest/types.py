@@ -160,7 +160,8 @@ class Source(Entry):
         description="patterns of files that are left out, by their path below the source's folder or as a whole",
     )
     format: Literal["auto", "jsonl", "parquet", "csv", "text"] = Field(
-        default="auto", description="`auto` goes by the name; `text`: a file is a document"
+        default="auto",
+        description="`auto` goes by the name, and finds JSON lines under others; `text`: a file is a document",
     )
     tolerant: Switch = Field(
         default=False, description="keep the whole records of a damaged file, and list it as damaged"

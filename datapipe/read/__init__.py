@@ -2,7 +2,7 @@
 Reading: from files to documents.
 
     plan(manifest, workers=n) -> Plan           which files, hashed; which pieces
-    plan_each(manifest, workers=n) -> (Plan, failed)    the same of what can be read
+    plan_each(manifest, workers=n) -> Planned   the same of what can be read, and what cannot
     rows_of(spec, piece)                        the rows of a piece, for who keeps no documents
     run(plan, manifest, work) -> ReadResult     parts of documents in the unit store, and a book for every input
     sample(plan, manifest, work, n, sizes) -> ReadResult    about n records of it
@@ -15,7 +15,7 @@ Reading: from files to documents.
 from datapipe.read.admit import VERSION as SAMPLE_VERSION
 from datapipe.read.admit import admit
 from datapipe.read.part import VERSION, rows_of
-from datapipe.read.planning import Input, Piece, Plan, plan, plan_each
+from datapipe.read.planning import Input, Piece, Plan, Planned, plan, plan_each
 from datapipe.read.result import ReadResult, over_limits, run, without_documents, write_refused
 from datapipe.read.sampling import sample
 
@@ -25,6 +25,7 @@ __all__ = [
     "Input",
     "Piece",
     "Plan",
+    "Planned",
     "ReadResult",
     "admit",
     "over_limits",

@@ -6,6 +6,7 @@ from the number of workers.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pathlib import Path
 from datapipe.errors import DataError, DriftError, MachineError
 from datapipe.language import Language
 from datapipe.manifest import Manifest
-from datapipe.read import files, parquet
+from datapipe.read import files, opening, parquet
 from datapipe.read.fields import Mapping, Quoting
 from datapipe.read.parquet import Group
 from datapipe.read.spec import Spec, spec
@@ -156,26 +157,57 @@ def plan(manifest: Manifest, *, workers: int, language: Language | None = None) 
     return made
 
 
-def plan_each(manifest: Manifest, *, workers: int) -> tuple[Plan, list[tuple[str, str, str]]]:
-    """The plan of what can be read, and (source, relative path, why not) of each file that cannot."""
-    names = sorted(manifest.sources)
-    specs = {name: spec(manifest, name) for name in names}
-    found = [(name, relative, path) for name in names for relative, path in files.find(manifest, name)]
+@dataclass(frozen=True)
+class Planned:
+    """
+    What can be read of a source's files.
 
-    def one(name: str, relative: str, path: Path) -> tuple[Input, list[Piece] | None] | str:
+    failed:  (source, relative path, why) of each file that cannot
+    again:   relative paths of links to files that are read under another name, so they are not read again
+    hidden:  files and folders that begin with a dot, and that nobody asked for
+    """
+
+    plan: Plan
+    failed: tuple[tuple[str, str, str], ...]
+    again: tuple[str, ...]
+    hidden: tuple[int, int]
+
+
+def plan_each(manifest: Manifest, *, workers: int, once: bool = True) -> Planned:
+    """The plan of what can be read of a manifest of one source; once: a file that has two names is read once."""
+    (name,) = manifest.sources
+    mine = spec(manifest, name)
+    looked = files.look(manifest, name)
+    found, again = _once(looked.files) if once else (looked.files, [])
+
+    def one(relative: str, path: Path) -> tuple[Input, list[Piece] | None] | str:
         try:
             made = _input(manifest, name, relative, path)
-            return made, _cut_or_say(specs[name], made)
+            if made.format == "jsonl" and opening.is_array(path, made.codec):
+                return "a JSON array, which is not read as training data: convert it to JSON lines, an object a line"
+            return made, _cut_or_say(mine, made)
         except (DataError, MachineError, Damage) as error:
             return str(error)
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
 
     with ThreadPoolExecutor(max_workers=workers) as pool:
         planned = list(pool.map(lambda each: one(*each), found))
     good = [each for each in planned if not isinstance(each, str)]
     inputs = tuple(each[0] for each in good)
-    failed = [(name, relative, why) for (name, relative, _), why in zip(found, planned, strict=True)
-              if isinstance(why, str)]  # fmt: skip
-    return Plan(specs, inputs, tuple(_grouped(inputs, [each[1] for each in good]))), failed
+    failed = [(name, relative, why) for (relative, _), why in zip(found, planned, strict=True) if isinstance(why, str)]
+    failed += [(name, relative, why) for relative, why in looked.others]
+    made = Plan({name: mine}, inputs, tuple(_grouped(inputs, [each[1] for each in good])))
+    return Planned(made, tuple(sorted(failed)), tuple(again), looked.hidden)
+
+
+def _once(found: Sequence[tuple[str, Path]]) -> tuple[list[tuple[str, Path]], list[str]]:
+    """The files under the names that are theirs, or else the first ones; and the other names."""
+    named: dict[str, list[str]] = {}
+    for relative, path in sorted(found, key=lambda one: (os.path.realpath(one[1]) != os.path.abspath(one[1]), one[0])):
+        named.setdefault(os.path.realpath(path), []).append(relative)
+    again = {relative for names in named.values() for relative in names[1:]}
+    return [one for one in found if one[0] not in again], sorted(again)
 
 
 def _check_pin(name: str, asked: str | None, found: str) -> None:
@@ -188,8 +220,11 @@ def _check_pin(name: str, asked: str | None, found: str) -> None:
 
 def _input(manifest: Manifest, name: str, relative: str, path: Path) -> Input:
     """Hash a file, and count its newlines where it is to be split by them."""
-    kind, codec = files.kind(relative, manifest.sources[name].format)
+    source = manifest.sources[name]
+    kind, codec = files.kind(relative, source.format)
     try:
+        if kind == "text" and source.format == "auto":
+            kind = opening.form(path, codec, tuple(source.fields["text"].split(".")))
         stat = path.stat()
         split = kind == "jsonl" and codec is None and stat.st_size >= 2 * RANGE
         sha256, newlines = _digest(path, RANGE if split else None)

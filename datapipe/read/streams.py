@@ -9,6 +9,7 @@ between two of them.
 import bz2
 import lzma
 import mmap
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,12 @@ NEW: dict[str, Callable] = {
 }
 ERRORS = (zlib.error, zstandard.ZstdError, lzma.LZMAError, OSError, EOFError)
 TRUNCATED, CHECKSUM, CORRUPT, RUBBISH = "truncated", "wrong checksum", "corrupt", "rubbish after the end"
+
+
+def bare(name: str) -> str:
+    """A name without the suffix of a compression."""
+    stem, suffix = os.path.splitext(name)
+    return stem if suffix.lower() in SUFFIXES else name
 
 
 class Damage(Exception):

@@ -11,10 +11,12 @@ import pyarrow as pa
 from datapipe.contamination.model import EXAMPLES, FILES, ORDER, PARTS, VARIANT, Suites
 from datapipe.contamination.suites import forms, names
 from datapipe.contamination.suites import variants as variants_of
-from datapipe.contamination.suites.opening import EXPANDED, FORMS, TAR, TAR_SHORT, Opened, bare, opened
+from datapipe.contamination.suites.opening import EXPANDED, FORMS, Opened, opened
 from datapipe.contamination.suites.parts import Item, items
 from datapipe.errors import ManifestError
 from datapipe.keyed import canonical
+from datapipe.read.opening import TAR, TAR_SHORT
+from datapipe.read.streams import bare
 
 SPLITS = {"train": "train", "test": "test", "dev": "dev", "val": "validation", "valid": "validation",
           "validation": "validation"}  # fmt: skip
@@ -243,6 +245,9 @@ def _variants(paths: Sequence[str], examples: pa.Table, expanded: int) -> tuple[
             records = forms.records(source.path, source.data, cut, expanded) if source.data else []
         except forms.Unreadable as error:
             file.failed = file.failed or str(error)
+            continue
+        if not records:
+            file.failed = file.failed or ("no records" if source.data else "empty")
             continue
         texts, trouble, file.mapping = variants_of.matched(records, known)
         file.records, found = len(records), found + texts

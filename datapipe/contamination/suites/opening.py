@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from datapipe.errors import DataError, PolicyError
-from datapipe.read.streams import CHUNK, MAGIC, SUFFIXES, Damage, Expanded
+from datapipe.read.opening import TAR, TAR_SHORT, is_archive
+from datapipe.read.streams import CHUNK, MAGIC, SUFFIXES, Damage, Expanded, bare
 
 EXPANDED = 1_000_000_000  # bytes of text that a file, or all members of an archive together, may have
 MEMBERS = 100_000  # of an archive
@@ -29,7 +30,6 @@ BESIDE = {
     ".jpg", ".gif", ".svg", ".bib", ".tex", ".css", ".js", ".lock", ".log", ".sha256", ".md5",
 }  # fmt: skip
 BESIDE_NAMES = {"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"}
-TAR, TAR_SHORT = ".tar", {".tgz": "gzip", ".tbz2": "bz2", ".txz": "xz", ".tzst": "zstd"}
 TAR_BLOCK = 512
 
 
@@ -58,16 +58,6 @@ def opened(paths: Sequence[str], expanded: int) -> Iterator[Opened]:
 def form(name: str) -> str | None:
     """The form that a name tells, without the suffixes of compression; null for an unknown one."""
     return FORMS.get(os.path.splitext(bare(name))[1].lower())
-
-
-def bare(name: str) -> str:
-    """A name without the suffix of a compression."""
-    stem, suffix = os.path.splitext(name)
-    return stem if suffix.lower() in SUFFIXES else name
-
-
-def is_archive(name: str) -> bool:
-    return bare(name).lower().endswith(TAR) or os.path.splitext(name)[1].lower() in TAR_SHORT
 
 
 def _files(paths: Sequence[str]) -> list[tuple[str, str | None]]:
