@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from datapipe.cli.lazy import Lazy
+from datapipe.cli.text import say
 
 COMMANDS = ("build", "audit", "show", "verify", "export", "train", "estimate", "clean", "init")
 
@@ -133,7 +134,7 @@ def run(args: list[str]) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show(sys.stderr)
+        _say_usage(error)
         return error.exit_code
     except BrokenPipeError:
         # who reads has seen enough; and the flush at exit must not say it again
@@ -152,12 +153,19 @@ def _say_stopped(number: int, told: str = STOPPED) -> int:
     return 128 + number
 
 
+def _say_usage(error: click.ClickException) -> None:
+    """What click says of wrong arguments, which may hold anything."""
+    shown = io.StringIO()
+    error.show(shown)
+    say(shown.getvalue().rstrip("\n"), err=True)
+
+
 def _say(error: Exception) -> int:
     from datapipe.cli.trouble import known
 
     if status := known(error):
-        click.echo(f"error: {status.message}", err=True)
+        say(f"error: {status.message}", err=True)
         return status.number
-    traceback.print_exception(error)
-    click.echo("error: this is a bug of datapipe; the lines above say where", err=True)
+    say("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
+    say("error: this is a bug of datapipe; the lines above say where", err=True)
     return 1

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from datapipe.cli.command import FILE, PATH, Several, Size, json_option, output_option, spread
+from datapipe.cli.text import say
 
 # what a cleaning does not look at
 NOT_CLEANED = {"retrieval", "trace", "profile", "all_read", "against_validation", "scores", "fail_on", "page", "out"}
@@ -106,13 +107,13 @@ def audit(ctx: click.Context, **flags: Any) -> None:
             progress=progress,
         )
     if flags["as_json"]:
-        click.echo(json.dumps(found.as_json()))
+        say(json.dumps(found.as_json()))
     else:
         from datapipe.cli.audited import summary
 
-        click.echo(summary(found))
+        say(summary(found))
         for path in filter(None, (flags["page"], flags["out"])):
-            click.echo(f"written: {path}")
+            say(f"written: {path}")
     violated = [policy.expression for policy in found.policies if policy.violated]
     if violated:
         raise PolicyError(f"--fail-on {', '.join(violated)}: holds")
@@ -143,7 +144,7 @@ def _clean(ctx: click.Context, flags: dict[str, Any], fields: dict[str, str]) ->
             variants=[str(flags["variants"])] if flags["variants"] else [],
             progress=progress,
         )
-    click.echo(json.dumps(found.as_json()) if flags["as_json"] else cleaned(found))
+    say(json.dumps(found.as_json()) if flags["as_json"] else cleaned(found))
     if found.left_out:
         path, why = next(iter(found.left_out.items()))
         raise IncompleteError(f"{path}: {why}; it was left out" + _more(len(found.left_out) - 1))
@@ -192,7 +193,7 @@ def explain(example: str, source: Path | None, output: Path, as_json: bool) -> N
     from datapipe.cli.audited import evidence
 
     found = answer(load(source, output), example)
-    click.echo(json.dumps(found.as_json()) if as_json else evidence(found))
+    say(json.dumps(found.as_json()) if as_json else evidence(found))
 
 
 @audit.command()
@@ -211,4 +212,4 @@ def diff(old: Path, new: Path, output: Path, as_json: bool) -> None:
     from datapipe.cli.audited import changes
 
     found = compare(load(old, output), load(new, output))
-    click.echo(json.dumps(found.as_json()) if as_json else changes(found))
+    say(json.dumps(found.as_json()) if as_json else changes(found))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from datapipe.cli.command import FILE, PATH, Command, Size, json_option
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.build_manifest import Built, DryRun
@@ -84,21 +85,21 @@ def build(
 
 def _built(built: "Built", as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(built.as_json()))
+        say(json.dumps(built.as_json()))
         return
     from datapipe.cli.summary import summary
 
-    click.echo(summary(built))
+    say(summary(built))
 
 
 def _dry(dry: "DryRun", documents: int | None, as_json: bool) -> None:
     fraction = dry.holdout_fraction(documents) if documents else None
     if as_json:
-        click.echo(json.dumps(dry.as_json() | ({"holdout_fraction": fraction} if documents else {})))
+        say(json.dumps(dry.as_json() | ({"holdout_fraction": fraction} if documents else {})))
         return
     from datapipe.cli.summary import plan
 
-    click.echo(plan(dry))
+    say(plan(dry))
     if documents:
         known = f"fraction: {fraction:.6g}" if fraction is not None else "not known: the number of documents is not"
-        click.echo(f"\nholdout of about {documents:,} documents: {known}")
+        say(f"\nholdout of about {documents:,} documents: {known}")

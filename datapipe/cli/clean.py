@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from datapipe.cli.command import Command, Size, json_option, output_option
+from datapipe.cli.text import say
 
 
 @click.command(cls=Command)
@@ -26,7 +27,7 @@ def clean(keep: int, dry_run: bool, output: Path, as_json: bool) -> None:
 
     found = sweep(output, keep, dry_run=dry_run)
     if as_json:
-        click.echo(json.dumps(asdict(found)))
+        say(json.dumps(asdict(found)))
         return
     would = "would be " if dry_run else ""
     shared = (
@@ -34,7 +35,7 @@ def clean(keep: int, dry_run: bool, output: Path, as_json: bool) -> None:
         if found.shared_bytes
         else ""
     )
-    click.echo(
+    say(
         f"{count(found.removed_units, 'work unit')} and {count(found.removed_leftovers, 'leftover')} {would}removed, "
         f"{size(found.freed_bytes)} {would}freed{shared}\n"
         f"{count(found.kept_units, 'work unit')} kept, {size(found.kept_bytes)}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from datapipe.cli.command import PATH, Command, json_option, output_option
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.feed.exports import Exported
@@ -44,7 +45,7 @@ def export(
     chosen = [name.strip() for name in splits.split(",")] if splits is not None else None
     with Progress() as progress:
         made = write(build, form, out, splits=chosen, force=force, cache=cache, output=output, progress=progress)
-    click.echo(json.dumps(made.as_json()) if as_json else _text(made))
+    say(json.dumps(made.as_json()) if as_json else _text(made))
 
 
 def _text(made: "Exported") -> str:

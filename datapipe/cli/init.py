@@ -26,17 +26,17 @@ def init(paths: tuple[str, ...], out: Path | None, force: bool, name: str | None
     if out is not None and not out.absolute().parent.is_dir():
         raise click.BadParameter(f"{out.parent} is no folder", param_hint="--out")
 
-    from datapipe.cli.text import safe
+    from datapipe.cli.text import safe, say
     from datapipe.propose import propose
 
     proposal = propose(paths, name=name, folder=None if out is None else out.absolute().parent)
     if out is not None:
         out.write_text(proposal.text, encoding="utf-8")
     for about, doubt in proposal.doubts:
-        click.echo(safe(f"not sure: {about}{': ' if about else ''}{doubt}"), err=True)
+        say(f"not sure: {about}{': ' if about else ''}{safe(doubt)}", err=True)
     if as_json:
-        click.echo(json.dumps(proposal.as_json() | {"out": None if out is None else str(out)}))
+        say(json.dumps(proposal.as_json() | {"out": None if out is None else str(out)}))
     elif out is None:
         click.echo(proposal.text, nl=False)
     else:
-        click.echo(f"{out} is written; read it, then: datapipe build {out} --dry-run", err=True)
+        say(f"{out} is written; read it, then: datapipe build {out} --dry-run", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from datapipe.cli.command import PATH, Command, Several, json_option, output_option
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.books import Books
@@ -79,7 +80,7 @@ def show(
 
 
 def _answer(as_json: bool, value: Callable[[], Any], text: Callable[[], str]) -> None:
-    click.echo(json.dumps(value()) if as_json else text())
+    say(json.dumps(value()) if as_json else text())
 
 
 def _collateral(books: "Books", number: int | None, as_json: bool) -> None:

@@ -4,7 +4,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+import click
+
 NUMBER = re.compile(r"([~+-]?[\d,.]+(e-?\d+)?( ?([kMGTP]?B|%))?)?")  # or nothing
+
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # categories of characters that a terminal must not get
 
 
 def count(number: int, what: str) -> str:
@@ -53,11 +57,24 @@ def size(count: int) -> str:
 
 
 def safe(text: str, *, lines: bool = False) -> str:
-    """Text without control characters: a document must not move the cursor, set colours or ring the bell."""
-    return "".join(
-        c if not unicodedata.category(c).startswith("C") or (lines and c in "\n\t") else "\N{REPLACEMENT CHARACTER}"
-        for c in text
-    )
+    """
+    Text in which what a terminal would obey is written out (\\x1b, \\u202e): controls and what turns the text around
+    it, what has no picture, other ends of lines.  `lines`: line feeds and tabs stay.
+    """
+    if text.isprintable():
+        return text
+    stays = "\n\t" if lines else ""
+    return "".join(c if c in stays or unicodedata.category(c) not in HIDDEN else _written(c) for c in text)
+
+
+def _written(c: str) -> str:
+    point = ord(c)
+    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print what may hold texts, names or paths of data: every command and every error ends here."""
+    click.echo("\n".join(safe(line, lines=True) for line in text.split("\n")), err=err)
 
 
 def width(text: str) -> int:

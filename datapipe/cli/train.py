@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from datapipe.cli.command import PATH, Command, Several, json_option
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.train.run import Run
@@ -113,14 +114,14 @@ def _train(manifest: Any, flags: dict[str, Any]) -> None:
         stop.told = "stopped; --resume goes on from the newest checkpoint, if there is one"
         raise
     if report.rank == 0:
-        click.echo(json.dumps(report.facts) if flags["as_json"] else report.text())
+        say(json.dumps(report.facts) if flags["as_json"] else report.text())
 
 
 def _experiment(manifest: Any, flags: dict[str, Any]) -> None:
     from datapipe.train.experiment import experiment
 
-    found = experiment(manifest, flags["seeds"], lambda line: click.echo(line, err=True))
-    click.echo(json.dumps(found.as_json()) if flags["as_json"] else found.text())
+    found = experiment(manifest, flags["seeds"], lambda line: say(line, err=True))
+    say(json.dumps(found.as_json()) if flags["as_json"] else found.text())
     found.judge()
 
 
@@ -128,9 +129,9 @@ def _diagnose(manifest: Any, flags: dict[str, Any]) -> None:
     """Tells what was found, then fails by the first check that does (status 6)."""
     from datapipe.train.diagnose import diagnose
 
-    found = diagnose(manifest, lambda line: click.echo(line, err=flags["as_json"]))
+    found = diagnose(manifest, lambda line: say(line, err=flags["as_json"]))
     if flags["as_json"]:
-        click.echo(json.dumps(found.as_json()))
+        say(json.dumps(found.as_json()))
     found.judge()
 
 
@@ -147,6 +148,6 @@ def _progress() -> "Callable[[Run], None]":
         looked = len(run.looks) > told["looks"]
         if looked or now - told["at"] > 10:
             told["looks"], told["at"] = len(run.looks), now
-            click.echo(run.line(looked), err=True)
+            say(run.line(looked), err=True)
 
     return show

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from datapipe.cli.command import Command, json_option, output_option
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.checks import Verified
@@ -32,7 +33,7 @@ def verify(build: str | None, everything: bool, output: Path, as_json: bool) -> 
     path = resolve(build, output)
     with Progress() as progress:
         found = check(path, everything=everything, workers=cores(), progress=progress)
-    click.echo(json.dumps(found.as_json()) if as_json else _text(found))
+    say(json.dumps(found.as_json()) if as_json else _text(found))
     if not found.ok:
         raise IntegrityError(f"{path} is not what its manifest.json says: {_count(found)} differences")
     if everything and not found.complete:

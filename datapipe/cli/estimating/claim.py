@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from datapipe.cli.command import PATH, json_option, output_option
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.estimate.claim import Claim
@@ -40,7 +41,7 @@ def claim(
     problems.refuse()
     found = find(subject, output, runs, None if n is None else float(n), None if served is None else float(served))
     answered = asked(found)
-    click.echo(json.dumps(answered.as_json()) if as_json else text(answered))
+    say(json.dumps(answered.as_json()) if as_json else text(answered))
 
 
 def text(found: "Claim") -> str:

@@ -21,6 +21,7 @@ from datapipe.cli.estimating.options import (
     setup_of,
     shape_of,
 )  # fmt: skip
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.estimate.measure import Measured
@@ -85,9 +86,9 @@ def memory(as_json: bool, **given: Any) -> None:
     candidates = search.splits(shape, setup, devices, rows, machine, size) if size else []
     advice = search.advice(shape, setup, machine) if size and found.total > size else []
     if as_json:
-        click.echo(json.dumps(_json(found, size, advice, candidates, measured)))
+        say(json.dumps(_json(found, size, advice, candidates, measured)))
     else:
-        click.echo(_text(found, machine, size, devices, rows, advice, candidates, measured))
+        say(_text(found, machine, size, devices, rows, advice, candidates, measured))
 
 
 def _measure(model: Mapping[str, Any], found: "Memory", problems: "Problems") -> "Measured":

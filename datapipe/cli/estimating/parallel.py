@@ -21,6 +21,7 @@ from datapipe.cli.estimating.options import (
     setup_of,
     shape_of,
 )  # fmt: skip
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.estimate.parallel import Cost, Load
@@ -80,9 +81,9 @@ def parallel(as_json: bool, output: Path, **given: Any) -> None:
     found = search.splits(shape, setup, devices, rows, machine, size, load) if given["search"] else None
     operations = flops.table(shape, setup.length)
     if as_json:
-        click.echo(json.dumps(_json(cost, operations, tokens, found)))
+        say(json.dumps(_json(cost, operations, tokens, found)))
     else:
-        click.echo(_text(cost, operations, tokens, found, devices, rows, size))
+        say(_text(cost, operations, tokens, found, devices, rows, size))
 
 
 def _load(given: dict[str, Any], output: Path, problems: "Problems") -> "Load":

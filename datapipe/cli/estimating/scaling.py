@@ -11,6 +11,7 @@ import click
 
 from datapipe.cli.command import PATH, Command, Several, json_option, output_option
 from datapipe.cli.estimating.options import CHANGES, options
+from datapipe.cli.text import say
 
 if TYPE_CHECKING:
     from datapipe.estimate.constants import Constants
@@ -98,11 +99,11 @@ def scaling(as_json: bool, output: Path, columns: Sequence[str], **given: Any) -
     problems.refuse()
     written = _pictures(given["pictures"], found, runs) if given["pictures"] else []
     if as_json:
-        click.echo(json.dumps(_json(found, supplied, written)))
+        say(json.dumps(_json(found, supplied, written)))
     else:
         from datapipe.cli.estimating.foretold import text
 
-        click.echo(text(found, supplied, letters, written))
+        say(text(found, supplied, letters, written))
 
 
 def _installed(given: dict[str, Any], problems: "Problems") -> None:
