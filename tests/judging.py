@@ -517,17 +517,17 @@ class Judging:
         return {pair: cls for pair in every if (cls := self.cls(*pair)) is not None}
 
     def classes(self, problems: Sequence[str | None]) -> list[tuple[str, str | None]]:
-        """(class, reason) of each example: its most telling document, else untested or clean."""
+        """(class, why it could not be tested) of each example: its most telling document, else untested or clean."""
         found: list[tuple[str, str | None]] = []
         for example, problem in enumerate(problems):
             best = [classes.CLASSES.index(cls) for (own, _), cls in self.evidence.items() if own == example]
             reason = self.untested(example, problem)
             cls = classes.CLASSES[min(best)] if best else "untested" if reason else "clean"
-            found.append((cls, reason if cls == "untested" else None))
+            found.append((cls, reason))
         return found
 
     def untested(self, example: int, problem: str | None) -> str | None:
-        """Why an example without evidence is not known to be clean."""
+        """Why an example could not be tested."""
         if problem is not None:
             return problem
         parts = self.of[example]

@@ -196,7 +196,7 @@ def flagged(n: int, seed: int = 5, hostile: Sequence[str] = (), documents: int =
 
 def set_row(suite: str, classes: dict[r.Class, int], recall: float | None = 0.98) -> r.SetRow:
     examples, hits = sum(classes.values()), sum(classes.get(cls, 0) for cls in r.FLAGGED)
-    tested = examples - sum(classes.get(cls, 0) for cls in r.NOT_TESTED)
+    tested = examples - sum(classes.get(cls, 0) for cls in ("short", "untested"))
     return r.SetRow(
         suite=suite,
         examples=examples,

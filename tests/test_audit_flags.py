@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import worked
 
@@ -201,6 +202,42 @@ def test_a_trace_says_what_was_really_retrieved(capsys, folder, line, cls, statu
     assert [(one.id, one.cls) for one in made.trace.flagged] == ([("q", cls)] if cls else [])
     assert made.trace.unknown == (line["id"] == "nobody")
     assert made.trace.missing == (line["retrieved"] == [{"id": "lost"}])
+    lost = {"a document without text": 1} if made.trace.missing else {}
+    assert made.trace.untested == lost
+    assert made.trace.classes.get("clean", 0) == (cls is None and not lost and not made.trace.unknown)
+
+
+TRACED = {  # --fail-on -> status, of a clean corpus and a trace that shows q and its answer
+    "flagged>0": 6, "eval.adjacent>0": 6, "rate>0.9": 6, "rate<0.9": 6, "eval.clean<1": 6, "solution>0": 0, "rate>1": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression, status", TRACED.items())
+def test_fail_on_sees_what_was_retrieved(capsys, folder, expression, status):
+    write(folder / "trace.jsonl", {"id": "q", "retrieved": [f"{QUESTION} {ANSWER}"]})
+    got, out, err = run(capsys, "--eval", "eval.jsonl", "--train", "clean.jsonl", "--trace", "trace.jsonl",
+                        "--fail-on", expression)  # fmt: skip
+    assert got == status, err
+    assert out.startswith("found: 1 of 1 tested examples in retrieved\n")
+
+
+def test_an_example_with_a_document_that_is_not_there_is_not_clean(capsys, folder):
+    """Nor is one that could not be tested; what flags does so all the same."""
+    write(folder / "eval.jsonl", {"id": "q", "question": QUESTION, "answer": ANSWER},
+          {"id": "r", "question": units("other", 20)}, {"id": "hi", "question": "Hi"})  # fmt: skip
+    write(folder / "trace.jsonl", {"id": "q", "retrieved": [f"{QUESTION} {ANSWER}", {"id": "lost"}]},
+          {"id": "r", "retrieved": ["a text of something else", {"id": "lost"}]},
+          {"id": "hi", "retrieved": ["a text of something else"]})  # fmt: skip
+    made = report(capsys, "--eval", "eval.jsonl", "--train", "clean.jsonl", "--trace", "trace.jsonl", status=7)
+    trace = made.trace
+    assert trace is not None
+    assert trace.total is not None
+    assert trace.classes == {"adjacent": 1, "untested": 2}
+    assert trace.untested == {"a document without text": 1, "short": 1}
+    assert (trace.total.tested, trace.total.rate.share, trace.total.flagged) == (0, None, 1)
+    out = run(capsys, "--eval", "eval.jsonl", "--train", "clean.jsonl", "--trace", "trace.jsonl")[1]
+    assert out.startswith("found: 1 of 3 that could not be tested in retrieved\n")
+    assert "untested: 1 a document without text, 1 short" in out
 
 
 # --- policies -------------------------------------------------------------------------------------------------------
@@ -256,6 +293,37 @@ def test_every_measure_can_be_asked(capsys, folder):
     assert len(made.policies) == len(MEASURES)
 
 
+def test_a_rate_takes_in_no_example_for_having_been_found(capsys, folder):
+    """Of examples whose prompt all have, one is found beside its passage: flagged, in the bounds, in no rate."""
+    prompt = units("ask", 12)
+    rows = [{"id": str(at), "question": prompt, "context": units(f"c{at}", 20)} for at in range(4)]
+    write(folder / "ask.jsonl", *rows, {"id": "own", "question": QUESTION})
+    write(folder / "t.jsonl", {"text": f"{rows[1]['context']} {prompt}"})
+    made = report(capsys, "--eval", "ask.jsonl", "--train", "t.jsonl", "--fail-on", "rate>0.0", "--out", "out")
+    row = made.sections[0].total
+    assert (row.examples, row.tested, row.flagged, row.rate.found, row.rate.of) == (5, 1, 1, 0, 1)
+    assert (row.rate.share, row.least, row.most) == (0.0, 0.2, 0.8)
+    assert row.classes == {"prompt": 1, "untested": 3, "clean": 1}
+    assert made.policies[0].figures == {"*": 0.0}
+    assert made.verdict.sentence == "1 of 4 that could not be tested in train"
+    assert made.evals.suites[0].tested == 1
+    table = pq.read_table(folder / "out" / "sets.parquet").to_pylist()[0]
+    assert (table["tested"], table["flagged"], table["rate_found"], table["rate_of"]) == (1, 1, 0, 1)
+    examples = pq.read_table(folder / "out" / "examples.parquet").to_pylist()
+    assert [(one["class"], one["reason"]) for one in examples] == [
+        ("untested", "template"), ("prompt", "template"), ("untested", "template"), ("untested", "template"),
+        ("clean", None),
+    ]  # fmt: skip
+
+
+def test_the_matrix_counts_documents_that_flag(capsys, folder):
+    rows = {"id": "q", "question": QUESTION, "context": units("c", 20)}
+    write(folder / "one.jsonl", rows)
+    write(folder / "t.jsonl", {"text": rows["context"]}, {"text": QUESTION}, {"text": f"{units('d', 30)} {QUESTION}"})
+    (cell,) = report(capsys, "--eval", "one.jsonl", "--train", "t.jsonl").sections[0].matrix
+    assert (cell.examples, cell.documents, cell.exposure, cell.classes) == (1, 2, 2, {"prompt": 1})
+
+
 # --- twins, mirrors -------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +340,14 @@ def test_twins_are_named_and_counted_once(capsys, folder):
     assert made.evals.twins == (("twins/a", "twins/b"),)
     assert made.evals.suites[0].twins == 1
     assert "the same text as twins/b" in run(capsys, "explain", "twins/a", "--from", str(keep(folder, made)))[1]
+
+
+def test_all_suites_together_count_a_twin_once(capsys, folder):
+    for name in ("one", "two"):
+        write(folder / f"{name}.jsonl", {"id": "a", "question": QUESTION}, {"id": "b", "question": units(name, 20)})
+    write(folder / "t.jsonl", {"text": QUESTION})
+    section = report(capsys, "--eval", "one.jsonl", "two.jsonl", "--train", "t.jsonl").sections[0]
+    assert [(row.examples, row.flagged) for row in (*section.sets, section.total)] == [(2, 1), (2, 1), (3, 1)]
 
 
 def keep(folder: Path, made: Report) -> Path:

@@ -9,17 +9,22 @@ import worked
 from hypothesis import given
 
 from datapipe.auditing.policy import EACH, MEASURES, OPERATORS, parse
-from datapipe.auditing.report import Rate, Section, SetRow
-from datapipe.auditing.statistics import rates, rule_of_three, wilson
+from datapipe.auditing.report import Rate, Section, SetRow, Trace
+from datapipe.auditing.statistics import Rates, rates, rule_of_three, wilson
 from datapipe.contamination.classes import FLAGGED
 from datapipe.errors import ManifestError
 
 
+def unfound(classes: dict[str, int]) -> Rates:
+    """Where nothing was found of what could not be tested."""
+    return rates(classes, {"untested": classes["untested"]} if "untested" in classes else {})
+
+
 def row(suite: str, **classes: int) -> SetRow:
-    own, counts = rates(classes), cast(Any, classes)
+    own, counts = unfound(classes), cast(Any, classes)
     return SetRow(
         suite=suite, examples=own.examples, tested=own.tested, classes=counts, flagged=own.flagged,
-        rate=Rate(found=own.flagged, of=own.tested, share=own.share, low=own.low, high=own.high),
+        rate=Rate(found=own.found, of=own.tested, share=own.share, low=own.low, high=own.high),
         least=own.least, most=own.most, zero=own.zero, without_exclusion=own.flagged,
     )  # fmt: skip
 
@@ -136,6 +141,26 @@ def test_sections_are_judged_apart_and_validation_not_at_all():
     assert not parse("flagged > 0").judge([clean, section("validation", GSM)]).violated
 
 
+def trace(*rows: SetRow) -> Trace:
+    return Trace.model_construct(sets=rows, total=section("retrieved", *rows).total)
+
+
+SHOWN = {  # --fail-on, of a clean corpus, with a trace of gsm8k alone -> figures, whether it is violated
+    "flagged > 0": ({"train: *": 0, "retrieved: *": 6}, True),
+    "*.adjacent > 1": ({"train: gsm8k": 0, "train: mmlu.test": 0, "retrieved: gsm8k": 2}, True),
+    "gsm8k.rate > 0.05": ({"train: gsm8k": 0, "retrieved: gsm8k": 6 / 90}, True),
+    "mmlu.test.rate > 0.05": ({"train: mmlu.test": 0}, False),
+    "*.rate > 0.1": ({"train: gsm8k": 0, "train: mmlu.test": 0, "retrieved: gsm8k": 6 / 90}, False),
+}
+
+
+@pytest.mark.parametrize("text, expected", SHOWN.items(), ids=SHOWN)
+def test_what_a_trace_shows_is_judged_as_what_can_be_retrieved(text, expected):
+    clean = section("train", row("gsm8k", clean=9), row("mmlu.test", clean=9))
+    found = parse(text).judge([clean], trace(GSM))
+    assert (found.figures, found.violated) == (pytest.approx(expected[0]), expected[1])
+
+
 names = st.text(st.characters(blacklist_characters="'", blacklist_categories=["Cs"]), min_size=1, max_size=9)
 
 
@@ -160,26 +185,39 @@ def test_any_text_is_a_condition_or_an_error_of_the_user(text):
 
 
 def test_worked_example_19_set():
-    own = rates(worked.SET)
+    own = unfound(worked.SET)
     assert (own.examples, own.tested, own.flagged) == (200, 150, 12)
     assert own.share == pytest.approx(worked.SET_RATE)
     assert (own.low, own.high) == pytest.approx(worked.SET_WILSON, abs=5e-5)
     assert (own.least, own.most) == pytest.approx(worked.SET_BOUNDS)
     assert own.zero is None
-    nothing = rates({"clean": 150})
+    nothing = unfound({"clean": 150})
     assert (nothing.high, nothing.zero) == pytest.approx(worked.NOTHING_OF_150, abs=5e-4)
     assert nothing.low == 0.0
 
 
-def test_short_examples_are_in_no_rate_and_in_the_upper_bound():
-    own = rates({"short": 5, "untested": 5, "passage": 5, "prompt": 1, "clean": 4})
-    assert (own.tested, own.share, own.least, own.most) == (10, 0.1, 0.05, 0.55)
+CLASSES_FOUND = {"short": 5, "untested": 5, "passage": 5, "prompt": 1, "clean": 4}
+UNTESTABLE = {  # of these what could not be tested -> tested, flagged of them, rate, bounds
+    "nothing that was found": ({"untested": 5}, (15, 1, 1 / 15, 0.05, 0.55)),
+    "the short ones": ({"untested": 5, "short": 5}, (10, 1, 0.1, 0.05, 0.55)),
+    "what flags": ({"untested": 5, "prompt": 1}, (14, 0, 0.0, 0.05, 0.55)),
+    "passages": ({"untested": 5, "passage": 5}, (10, 1, 0.1, 0.05, 0.8)),
+    "all": (CLASSES_FOUND, (0, 0, None, 0.05, 1.0)),
+}
+
+
+@pytest.mark.parametrize("untestable, expected", UNTESTABLE.values(), ids=UNTESTABLE)
+def test_a_rate_is_of_what_could_be_tested_whatever_was_found(untestable, expected):
+    own = rates(CLASSES_FOUND, untestable)
+    assert (own.examples, own.flagged) == (20, 1)
+    assert (own.tested, own.found, own.share, own.least, own.most) == pytest.approx(expected)
+    assert (own.zero is None) == (bool(own.found) or not own.tested)
 
 
 def test_rates_of_nothing():
-    own = rates({})
+    own = unfound({})
     assert (own.share, own.low, own.high, own.least, own.most, own.zero) == (None, 0.0, 1.0, 0.0, 1.0, None)
-    own = rates({"untested": 3})
+    own = unfound({"untested": 3})
     assert (own.share, own.least, own.most) == (None, 0.0, 1.0)
 
 
@@ -214,6 +252,6 @@ def test_impossible_counts():
 
 def test_the_report_names_the_same_classes():
     from datapipe.auditing import report
-    from datapipe.contamination.classes import CLASSES, NOT_TESTED
+    from datapipe.contamination.classes import CLASSES
 
-    assert (report.CLASSES, report.FLAGGED, report.NOT_TESTED) == (CLASSES, FLAGGED, NOT_TESTED)
+    assert (report.CLASSES, report.FLAGGED) == (CLASSES, FLAGGED)

@@ -5,7 +5,7 @@ import json
 import pytest
 import worked
 
-from datapipe.auditing.scores import Example, epg, evidence, judge, read, z_score
+from datapipe.auditing.scores import Example, check, epg, evidence, judge, read, z_score
 from datapipe.contamination.classes import CLASSES
 from datapipe.errors import DataError, ManifestError
 
@@ -92,7 +92,42 @@ def test_ids_that_name_nothing_or_two(tmp_path):
 
 def test_several_attempts_are_averaged(tmp_path):
     found = read(write(tmp_path, lines({"id": 7, "score": True}, {"id": "7", "score": 0}, {"id": 7.0, "score": 0.5})))
-    assert found.scores == {(None, "7"): 0.5}
+    assert found.scores == {(None, "7"): [1, 0, 0.5]}
+    assert judge(found, [Example("s", "7", "clean")]).sets[0].all.score == 0.5
+
+
+def test_an_example_that_is_named_several_ways_has_the_mean_of_all(tmp_path):
+    found = read(write(tmp_path, lines(
+        {"id": "q", "score": 1}, {"id": "q", "score": 0, "suite": "s"}, {"id": "s/q", "score": 0.8}
+    )))  # fmt: skip
+    made = judge(found, [Example("s", "q", "clean")])
+    assert (made.scored, made.sets[0].all.score) == (1, pytest.approx(0.6))
+
+
+NAMED = {  # ids of a file of scores, of examples q, q#2 and q#5 of one suite -> who has the first score, or none
+    "the bare id": (["q"], None),
+    "the bare id with its suite": (["s/q"], None),
+    "the bare id, and the rows of other ids": (["q", "r#2"], None),
+    "the first by its row": (["q#1", "q#2"], "q"),
+    "another by its row": (["q#5"], "q#5"),
+    "as the audit names them": (["q", "q#2", "q#5"], "q"),
+    "with their suite": (["s/q#1"], "q"),
+    "an id that one example has": (["r"], "r"),
+}
+
+
+@pytest.mark.parametrize("ids, first", NAMED.values(), ids=NAMED)
+def test_an_id_that_several_examples_of_a_suite_share(tmp_path, ids, first):
+    there = [("s", "q", 1), ("s", "q#2", 2), ("s", "r", 3), ("s", "q#4", 9), ("s", "q#5", 5)]
+    file = read(write(tmp_path, lines(*({"id": own, "score": int(not at)} for at, own in enumerate(ids)))))
+    if first is None:
+        with pytest.raises(ManifestError, match=r"'q' is the id of 3 examples of 's'; .*: q#1, q#2, q#5"):
+            check(file, there)
+        return
+    examples = [Example(suite, own, cls) for (suite, own, _), cls in zip(there, CLASSES, strict=False)]
+    classes = {own.id: own.cls for own in examples}
+    rows = {one.name: one.score for one in judge(check(file, there), examples).sets[0].rows}
+    assert rows[classes[first]] == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +142,7 @@ def test_several_attempts_are_averaged(tmp_path):
     ],
 )
 def test_formats(tmp_path, name, content):
-    assert read(write(tmp_path, content, name)).scores == {("gsm8k", "a,1"): 1.0, ("gsm8k", "b"): 0.25}
+    assert read(write(tmp_path, content, name)).scores == {("gsm8k", "a,1"): [1.0], ("gsm8k", "b"): [0.25]}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,18 @@ from datapipe.auditing import controls, evals, outside, scores, sections, trace
 from datapipe.auditing.built import Build
 from datapipe.auditing.gather import Gathered, Side, gather
 from datapipe.auditing.policy import Condition
-from datapipe.auditing.report import FLAGGED, Controls, Detector, Failure, Report, Role, Run, Scores, Section, Verdict
+from datapipe.auditing.report import (
+    Controls,
+    Detector,
+    Failure,
+    Report,
+    Role,
+    Run,
+    Scores,
+    Section,
+    SetRow,
+    Verdict,
+)  # fmt: skip
 from datapipe.auditing.report import Corpus as Scope
 from datapipe.auditing.sections import Eval, Judgement, rate
 from datapipe.auditing.sweep import of_examples
@@ -91,7 +102,8 @@ def audit(
         for condition in asked.fail_on:
             condition.check(suites.names, suites.failed())
         if given:
-            scores.check(given, zip(*(suites.examples[name].to_pylist() for name in ("suite", "id")), strict=True))
+            named = (suites.examples[name].to_pylist() for name in ("suite", "id", "row"))
+            given = scores.check(given, list(zip(*named, strict=True)))
         progress("indexing", 0, None)
         index = Index.build(suites.parts, asked.n or 8, *([asked.n] if asked.n and asked.n > 12 else []))
         eval_ = Eval(suites, index, profiles.PROFILES[asked.profile])
@@ -152,7 +164,7 @@ def _excluded(index: Index, side: Side) -> Common:
 def _controls(eval_: Eval, main: Judgement, corpora: Sequence[Corpus]) -> Controls:
     """The same index, common n-grams and classes on made documents."""
     classes = main.judged.classes
-    testable = ~np.isin(np.array(classes["class"].to_pylist(), object), ("untested", "short"))
+    testable = np.array([reason is None for reason in classes["reason"].to_pylist()], bool)
     testable &= classes["counted"].to_numpy(zero_copy_only=False)
     planted = controls.plant(eval_.suites, eval_.index, testable)
     decoys = controls.decoys(corpora, eval_.index.n)
@@ -191,12 +203,13 @@ def _report(
         for number, corpus in enumerate(corpora) for role in corpus.roles if role in found.sides
     )  # fmt: skip
     main = sections.roles(found)[0]
+    recall = control.recall
     described = evals.described(asked, eval_, judgements[main])
     failures = tuple(
         [failure for corpus in scope for failure in corpus.failures]
         + [Failure(corpus="evals", path=one.path, reason=one.failed) for one in described.files if one.failed]
     )
-    shown = _retrieved(eval_, traced, judgements, corpora, found) if traced else None
+    shown = _retrieved(eval_, traced, judgements, corpora, found, recall) if traced else None
     if traced and shown and shown.missing:
         why = f"{shown.missing:,} documents that it names have no text here"
         failures = (*failures, Failure(corpus="trace", path=str(traced.path), reason=why))
@@ -214,26 +227,26 @@ def _report(
         sections=made,
         trace=shown,
         scores=_scores(given, eval_, judgements[main]) if given else None,
-        policies=tuple(one.judge(made) for one in asked.fail_on),
+        policies=tuple(one.judge(made, shown) for one in asked.fail_on),
         blind=tuple(_blind(eval_, scope, described.untested_total, control, found)),
         run=clock.run(),
     )
 
 
 def _retrieved(
-    eval_: Eval, traced: trace.Traced, judgements: Mapping[Role, Judgement], corpora: Sequence[Corpus], found: Gathered
-) -> trace.Trace:
+    eval_: Eval, traced: trace.Traced, judgements: Mapping[Role, Judgement], corpora: Sequence[Corpus], found: Gathered,
+    recall: float | None,
+) -> trace.Trace:  # fmt: skip
     """The trace against what was found in its texts, and in the retrieval corpora under the names it gives."""
     shown_for = {(one.example, at) for at, one in enumerate(traced.with_text)}
     pairs = []
-    if "retrieved" in judgements:
-        one = judgements["retrieved"]
-        rows = zip(*(one.judged.evidence[name].to_pylist() for name in ("example", "doc", "class")), strict=True)
-        for example, doc, cls in rows:
-            at = doc & ((1 << 32) - 1)
-            if (example, at) in shown_for:
-                own = traced.with_text[at]
-                pairs.append((example, own.name or own.url or f"line {own.line}", cls))
+    judged = judgements["retrieved"].judged
+    rows = zip(*(judged.evidence[name].to_pylist() for name in ("example", "doc", "class")), strict=True)
+    for example, doc, cls in rows:
+        at = doc & ((1 << 32) - 1)
+        if (example, at) in shown_for:
+            own = traced.with_text[at]
+            pairs.append((example, own.name or own.url or f"line {own.line}", cls))
     named = {(one.example, one.name) for one in traced.shown if one.text is None}
     there: set[str] = set()
     for number, corpus in enumerate(corpora):
@@ -243,7 +256,8 @@ def _retrieved(
         docs = sections.named(one, corpora)
         rows = zip(*(one.judged.evidence[name].to_pylist() for name in ("example", "doc", "class")), strict=True)
         pairs += [(example, docs[doc], cls) for example, doc, cls in rows if (example, docs.get(doc)) in named]
-    return trace.told(traced, eval_.suites, pairs, there)
+    reasons = judged.classes["reason"].to_pylist()
+    return trace.told(traced, eval_.suites, pairs, there, reasons, recall)
 
 
 def _detector(asked: Question, eval_: Eval, excluded: Common) -> Detector:
@@ -275,23 +289,30 @@ def _verdict(
 ) -> Verdict:
     """Validation documents are not trained on, so what they hold is no leak."""
     counted = [one for one in made if one.role != "validation"]
-    flagged = {one.role: one.total.flagged for one in counted if one.total.flagged}
-    if shown and (n := sum(n for cls, n in shown.classes.items() if cls in FLAGGED)):
-        flagged["retrieved"] = n
+    rows = {str(one.role): one.total for one in counted} | ({"retrieved": shown.total} if shown and shown.total else {})
     reasons = tuple(f"{one.path}: {one.reason}" for one in failures)
     tested = counted[0].total.tested if counted else 0
     if not tested:
         reasons = (*reasons, "no example could be tested")
     if not sum(one.documents for one in counted):
         reasons = (*reasons, "no document was looked through")
-    if flagged:
-        where = "; ".join(f"{n:,} of {tested:,} tested examples in {role}" for role, n in flagged.items())
-        return Verdict(result="found", complete=not reasons, sentence=f"{where}", reasons=reasons)
+    if where := "; ".join(f"{_found(row)} in {role}" for role, row in rows.items() if row.flagged):
+        return Verdict(result="found", complete=not reasons, sentence=where, reasons=reasons)
     recall = f" at a measured recall of {control.recall:.1%} or more" if control.recall is not None else ""
     if reasons:
         sentence = f"nothing found in what could be seen, and not everything could be seen: {len(reasons)} failures"
         return Verdict(result="incomplete", complete=False, sentence=sentence, reasons=reasons)
-    return Verdict(result="nothing found", complete=True, sentence=f"none of {tested:,} tested examples{recall}")
+    kept = max((one.total.without_exclusion for one in counted), default=0)
+    more = f"; {kept:,} with common and template n-grams counted" if kept else ""
+    return Verdict(result="nothing found", complete=True, sentence=f"none of {tested:,} tested examples{recall}{more}")
+
+
+def _found(row: SetRow) -> str:
+    """What flags: of the tested, and what could not be tested."""
+    parts = [f"{row.rate.found:,} of {row.rate.of:,} tested examples"] if row.rate.found else []
+    if more := row.flagged - row.rate.found:
+        parts.append(f"{more:,} of {row.examples - row.tested:,} that could not be tested")
+    return " and ".join(parts)
 
 
 def _blind(eval_: Eval, scope: Sequence[Scope], untested: int, control: Controls, found: Gathered) -> Iterator[str]:

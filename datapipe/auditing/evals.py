@@ -92,7 +92,7 @@ def described(asked: "Question", eval_: "Eval", main: "Judgement") -> Evals:
         untested = Counter(reasons[at] or "" for at in mine if cls[at] == "untested")
         named = Counter(splits[at] for at in mine if splits[at])
         rows.append(EvalSuite(
-            suite=name, examples=len(mine), tested=sum(cls[at] not in ("untested", "short") for at in mine),
+            suite=name, examples=len(mine), tested=sum(reasons[at] is None for at in mine),
             parts={kind: n for kind in KINDS if (n := by_kind[name, kind])}, untested=dict(sorted(untested.items())),
             splits=dict(sorted(named.items())),
             twins=sum(not counted[at] for at in mine), ids=tuple(own[at] for at in mine),

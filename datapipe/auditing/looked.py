@@ -13,7 +13,6 @@ CLASSES: tuple[Class, ...] = (
     "adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean",
 )  # fmt: skip
 FLAGGED = CLASSES[:5]  # short is told apart, a passage alone is no leak, and untested is not clean
-NOT_TESTED = ("short", "untested")  # no n-gram looks for them: in no rate, in the upper bound
 WHAT = {
     "adjacent": "the prompt, and its answer or solution right behind it, in one document",
     "solution": "the solution or a long answer, without the prompt",

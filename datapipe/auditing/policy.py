@@ -6,10 +6,10 @@ What must not be, as a user says it with --fail-on, and whether it is.
     measure   = a class (adjacent, solution, prompt, near, variant, short, passage, untested, clean) | flagged | rate
     operator  = > | >= | < | <= | == | !=
 
-rate is flagged / tested, 0 to 1: 1 % is 0.01, and what no rate can be is refused (rate > 1).  Everything else is a
-number of examples where the number is an integer, and a share of all examples where it has a point, as for the
-manifest's limits.  Without a suite it is about all of them together.  A share of no example is not known, and what is
-not known does not keep a limit: it violates > and >=.
+rate is that of the report, of what could be tested what flags, 0 to 1: 1 % is 0.01, and what no rate can be is refused
+(rate > 1); flagged counts all.  Everything else is a number of examples where the number is an integer, and a share of
+all examples where it has a point, as for the manifest's limits.  Without a suite it is about all of them together.  A
+share of no example is not known, and what is not known does not keep a limit: it violates > and >=.
 
     gsm8k.adjacent > 0      flagged >= 10      rate > 0.01      *.rate > 0.05      untested > 0.2
 """
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from datapipe.auditing.report import Policy, Section, SetRow
+from datapipe.auditing.report import Policy, Section, SetRow, Trace
 from datapipe.contamination.classes import CLASSES, FLAGGED
 from datapipe.errors import ManifestError
 from datapipe.read.streams import bare
@@ -62,17 +62,23 @@ class Condition:
             raise ManifestError(f"{error}; did not load, or not whole:{lines}")
         raise error
 
-    def judge(self, sections: Sequence[Section]) -> Policy:
-        """Whether it holds in a section of what is trained on or retrieved.  ManifestError: no such suite."""
+    def judge(self, sections: Sequence[Section], trace: Trace | None = None) -> Policy:
+        """
+        Whether it holds in a section of what is trained on or can be retrieved, or of what a trace says was retrieved.
+        ManifestError: no such suite.
+        """
         figures: dict[str, float] = {}
         violated = False
-        judged = [section for section in sections if section.role != REPORTED]
-        for section in judged:
-            for row in self._rows(section):
+        judged = {str(one.role): self._rows(one.sets, one.total) for one in sections if one.role != REPORTED}
+        if trace and trace.total:  # which may be about some of the suites only
+            there = self.suite in (None, EACH, *(row.suite for row in trace.sets))
+            judged["retrieved"] = self._rows(trace.sets, trace.total) if there else ()
+        for role, rows in judged.items():
+            for row in rows:
                 value = self.value(row)
                 violated |= self.violates(value)
                 if value is not None:
-                    figures[row.suite if len(judged) == 1 else f"{section.role}: {row.suite}"] = value
+                    figures[row.suite if len(judged) == 1 else f"{role}: {row.suite}"] = value
         return Policy(expression=self.text, figures=figures, violated=violated)
 
     def violates(self, value: float | None) -> bool:
@@ -83,7 +89,7 @@ class Condition:
     def value(self, row: SetRow) -> float | None:
         """The figure of a suite, None where it is not known."""
         if self.measure == "rate":
-            return row.flagged / row.tested if row.tested else None
+            return row.rate.share
         counts = {str(name): count for name, count in row.classes.items()}
         names = FLAGGED if self.measure == "flagged" else (self.measure,)
         count = sum(counts.get(name, 0) for name in names)
@@ -91,14 +97,14 @@ class Condition:
             return float(count)
         return count / row.examples if row.examples else None
 
-    def _rows(self, section: Section) -> Sequence[SetRow]:
+    def _rows(self, sets: Sequence[SetRow], total: SetRow) -> Sequence[SetRow]:
         if self.suite is None:
-            return [section.total]
+            return [total]
         if self.suite == EACH:
-            return section.sets
-        rows = [row for row in section.sets if row.suite == self.suite]
+            return sets
+        rows = [row for row in sets if row.suite == self.suite]
         if not rows:
-            raise self._no_suite([row.suite for row in section.sets])
+            raise self._no_suite([row.suite for row in sets])
         return rows
 
     def _no_suite(self, suites: Sequence[str]) -> ManifestError:

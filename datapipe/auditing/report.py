@@ -15,7 +15,6 @@ from datapipe.auditing import spelled
 from datapipe.auditing.looked import (
     CLASSES,
     FLAGGED,
-    NOT_TESTED,
     TEXT,
     THRESHOLDS,
     WHAT,
@@ -45,7 +44,7 @@ from datapipe.auditing.shown import Evidence, Flagged, Match, Part, Piece, Shard
 
 FORMAT_VERSION = 1
 __all__ = [
-    "CLASSES", "FLAGGED", "FORMAT_VERSION", "NOT_TESTED", "TEXT", "THRESHOLDS", "WHAT", "Cell", "Class", "Common",
+    "CLASSES", "FLAGGED", "FORMAT_VERSION", "TEXT", "THRESHOLDS", "WHAT", "Cell", "Class", "Common",
     "Control", "Controls", "Corpus", "Count", "CountBy", "Detector", "Entry", "EvalFile", "EvalSuite", "Evals",
     "Evidence", "Failure", "Figure", "Flagged", "Match", "Mirror", "Negative", "Part", "Piece", "Policy", "Rate",
     "Report", "Result", "Retrieved", "Role", "Run", "ScopeFile", "ScoreRow", "ScoreSet", "Scores", "Section",
@@ -59,10 +58,12 @@ class SetRow(Entry):
     """
     A suite (or all, as "*") by class.
 
-    examples: those that no earlier one of the suite equals: twins count once
-    rate:     flagged of tested;  flagged: FLAGGED; tested: all but NOT_TESTED
-    least, most:  flagged of all; flagged, short and untested of all
-    zero:     nothing flagged: the rate that is still possible at the measured recall (rule of three); else null
+    examples: those that no earlier one of the suite equals: twins count once; of all suites, that no earlier one of any
+    tested:   those that could be looked for, whatever was found: fewer than n units, template, no text are not
+    flagged:  FLAGGED, of all: what could not be tested and was found all the same is among them
+    rate:     of the tested those that flag: no example enters it for having been found
+    least, most:  flagged of all; flagged, short and what could not be tested of all
+    zero:     the rate is 0: what is still possible at the measured recall (rule of three); else null
     without_exclusion: flagged, had no n-gram been taken for common or for the template of its suite
     by_profile: flagged by the rule of a profile other than the default, of those that it can test
     """
@@ -91,7 +92,11 @@ class Sweep(Entry):
 
 
 class Cell(Entry):
-    """A source and a suite: examples flagged there, documents that hold them, copies of these."""
+    """
+    A source and a suite: examples flagged there, documents by which they are, copies of these.
+
+    classes: of all examples found there, flagged or not
+    """
 
     source: str
     suite: str
@@ -170,7 +175,10 @@ class Trace(Entry):
     missing: Count  # documents that it names and whose text is nowhere
     denied: CountBy = Field(default={})  # hosts and repositories that publish eval sets, by documents retrieved
     classes: dict[Class, Count] = Field(default={})
+    untested: CountBy = Field(default={})  # examples of which nothing flags and not all could be seen, by reason
     flagged: tuple[Retrieved, ...] = ()
+    sets: tuple[SetRow, ...] = ()  # of the suites that it has examples of, these alone
+    total: SetRow | None = None
 
 
 # --- 9. scores, policy, verdict ----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 What a model scored, on what was in its data and on what was not.
 
 A file of scores (JSONL, CSV or TSV) has an id, a score from 0 to 1, and a suite where ids alone do not say which.  The
-scores of one example, several attempts, are averaged.
+scores of one example, several attempts, are averaged, however each of them names it.  Where records of a suite share an
+id, they are named id#row, as the audit names all but the first of them.
 
 epg   score of all minus score of the examples below a bound, in points of 100 (ConTAM 4.1); by class: the clean ones
 z     (mean of a group - mean of all) / sigma, sigma^2 = p (1 - p) / n x (N - n) / (N - 1), for the groups of Llama 2:
@@ -36,11 +37,11 @@ POINTS = 100
 
 @dataclass(frozen=True)
 class Given:
-    """The scores of a file, by (suite or None, id)."""
+    """The scores of a file, by (suite or None, id): all attempts."""
 
     path: str
     sha256: str
-    scores: Mapping[tuple[str | None, str], float]
+    scores: Mapping[tuple[str | None, str], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,7 @@ def read(path: str | Path) -> Given:
         found[key].append(_score(path, line, row[score]))
     if not found:
         raise DataError(f"{path}: no scores in it")
-    means = {key: math.fsum(values) / len(values) for key, values in found.items()}
-    return Given(str(path), hashlib.sha256(data).hexdigest(), means)
+    return Given(str(path), hashlib.sha256(data).hexdigest(), dict(found))
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, dict]]:
@@ -131,11 +131,16 @@ def _score(path: Path, line: int, value: object) -> float:
 # --- scores against classes ---------------------------------------------------------------------------------------
 
 
-def check(given: Given, examples: Iterable[tuple[str, str]]) -> None:
-    """DataError where no score is about any of the examples (suite, id): figures of nothing would be told."""
-    there = list(examples)
-    names = {(suite, own) for suite, own in there} | {(None, own) for _, own in there}
-    names |= {(None, f"{suite}/{own}") for suite, own in there}
+def check(given: Given, examples: Sequence[tuple[str, str, int]]) -> Given:
+    """
+    The scores under the ids that the examples (suite, id, row) have.
+
+    DataError where none is about any of them: figures of nothing would be told.  ManifestError: an id that several
+    examples of a suite share.
+    """
+    there = [(suite, own) for suite, own, _ in examples]
+    given = _told_apart(given, examples)
+    names = {*there, *((None, own) for _, own in there), *((None, f"{suite}/{own}") for suite, own in there)}
     if names.isdisjoint(given.scores):
         suite, own = next(iter(given.scores))
         wanted = f"{own!r} of {suite!r}" if suite is not None else repr(own)
@@ -143,6 +148,33 @@ def check(given: Given, examples: Iterable[tuple[str, str]]) -> None:
             f"{given.path}: no score is about an example of the eval sets; it has {wanted}, they have "
             f"{there[0][1]!r} of {there[0][0]!r}"
         )
+    return given
+
+
+def _told_apart(given: Given, examples: Sequence[tuple[str, str, int]]) -> Given:
+    """
+    With the first of several examples that share an id under that id, where the file has id#row of it.  ManifestError
+    where the file has the bare id, and names none of the others by its row: it may mean any of them.
+    """
+    rows = {(suite, own): row for suite, own, row in examples}
+    sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for suite, own, row in examples:
+        base = own.removesuffix(f"#{row}")
+        if base != own and (suite, base) in rows:
+            sharing[suite, base].append(row)
+    scores = {key: list(values) for key, values in given.scores.items()}
+    for (suite, own), others in sharing.items():
+        for of, name in ((suite, own), (None, own), (None, f"{suite}/{own}")):
+            if (of, name) in scores and not any((of, f"{name}#{row}") in scores for row in others):
+                every = [rows[suite, own], *others]
+                ways = ", ".join(f"{own}#{row}" for row in every[:3]) + (", ..." if len(every) > 3 else "")
+                raise ManifestError(
+                    f"--scores {given.path}: {own!r} is the id of {len(every):,} examples of {suite!r}; name them by "
+                    f"their rows: {ways}"
+                )
+            if first := scores.pop((of, f"{name}#{rows[suite, own]}"), None):
+                scores[of, name] = [*scores.get((of, name), ()), *first]
+    return Given(given.path, given.sha256, scores)
 
 
 def judge(given: Given, examples: Sequence[Example]) -> Scores:
@@ -154,17 +186,18 @@ def judge(given: Given, examples: Sequence[Example]) -> Scores:
         by_id[example.id].append(example)
     for example in examples:
         by_id.setdefault(f"{example.suite}/{example.id}", [example])
-    scored: dict[tuple[str, str], float] = {}
+    attempts: dict[tuple[str, str], list[float]] = defaultdict(list)
     unknown = ambiguous = 0
-    for (suite, name), score in given.scores.items():
+    for (suite, name), values in given.scores.items():
         own = by_suite.get(suite, {}).get(name) if suite is not None else None
         candidates = [own] if own else by_id.get(name, []) if suite is None else []
         if len(candidates) == 1:
-            scored[candidates[0].suite, candidates[0].id] = score
+            attempts[candidates[0].suite, candidates[0].id] += values
         elif candidates:
             ambiguous += 1
         else:
             unknown += 1
+    scored = {key: math.fsum(values) / len(values) for key, values in attempts.items()}
     sets = []
     for suite in sorted(by_suite):
         pairs = [(own, scored[suite, own.id]) for own in by_suite[suite].values() if (suite, own.id) in scored]

@@ -1,6 +1,7 @@
 """From what a scan found in the corpora of one role to a section of the report."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -161,7 +162,7 @@ def section(
         corpora=names,
         documents=one.documents,
         sets=tuple(sets),
-        total=_row(one, "*", np.ones(len(table), bool), recall),
+        total=_row(one, "*", _first(table), recall),
         sweep=tuple(sweep(one)),
         flagged=tuple(flagged),
         flagged_total=len(order),
@@ -193,27 +194,32 @@ def _sets(one: Judgement, recall: float | None) -> list[SetRow]:
 def _row(one: Judgement, name: str, mine: np.ndarray, recall: float | None) -> SetRow:
     table = one.judged.classes
     counted = mine & table["counted"].to_numpy(zero_copy_only=False)
-    cls = np.array(table["class"].to_pylist(), object)[counted]
-    bare = np.array(table["class_all"].to_pylist(), object)[counted]
-    counts: dict[Class, int] = {each: n for each in CLASSES if (n := int((cls == each).sum()))}
-    told = rates({str(each): n for each, n in counts.items()}, recall)
+    cls, bare, reason = (np.array(table[which].to_pylist(), object) for which in ("class", "class_all", "reason"))
     by_profile = None
     if one.eval.profile.name != profiles.DEFAULT:
         hits, could = _by_profile(one)
         by_profile = rate(int((hits & could & counted).sum()), int((could & counted).sum()))
+    without = int(np.isin(bare[counted], FLAGGED).sum())
+    return set_row(name, cls[counted], reason[counted] != None, without, recall, by_profile)  # noqa: E711  of each
+
+
+def set_row(
+    name: str, cls: np.ndarray, untestable: np.ndarray, without: int, recall: float | None,
+    by_profile: Rate | None = None,
+) -> SetRow:  # fmt: skip
+    """cls, untestable: of each example;  without: flagged, had nothing been left out"""
+    counts: dict[Class, int] = {each: n for each in CLASSES if (n := int((cls == each).sum()))}
+    told = rates({str(each): n for each, n in counts.items()}, Counter(cls[untestable].tolist()), recall)
     return SetRow(
-        suite=name,
-        examples=told.examples,
-        tested=told.tested,
-        classes=counts,
-        flagged=told.flagged,
-        rate=Rate(found=told.flagged, of=told.tested, share=told.share, low=told.low, high=told.high),
-        least=told.least,
-        most=told.most,
-        zero=told.zero,
-        without_exclusion=int(np.isin(bare, FLAGGED).sum()),
-        by_profile=by_profile,
-    )
+        suite=name, examples=told.examples, tested=told.tested, classes=counts, flagged=told.flagged,
+        rate=Rate(found=told.found, of=told.tested, share=told.share, low=told.low, high=told.high),
+        least=told.least, most=told.most, zero=told.zero, without_exclusion=without, by_profile=by_profile,
+    )  # fmt: skip
+
+
+def _first(classes: pa.Table) -> np.ndarray:
+    """bool an example: that no earlier one equals, of whatever suite: all suites together count it once."""
+    return np.array([min(twins or [at]) >= at for at, twins in enumerate(classes["twins"].to_pylist())], bool)
 
 
 def rate(found: int, of: int) -> Rate:
@@ -260,7 +266,7 @@ def _window_figures(table: pa.Table, example: int) -> dict[str, float]:
 
 
 def _matrix(one: Judgement) -> list[Cell]:
-    """By source and suite: of evidence that flags, is short, or is a passage."""
+    """By source and suite: classes of all evidence, documents and copies of what flags."""
     cells: dict[tuple[str, str], tuple[dict[int, str], dict[int, int]]] = {}
     evidence = one.judged.evidence
     for example, doc, cls in zip(*(evidence[name].to_pylist() for name in ("example", "doc", "class")), strict=True):
@@ -268,7 +274,8 @@ def _matrix(one: Judgement) -> list[Cell]:
         examples, docs = cells.setdefault((one.sources[source], str(one.eval.suite_of[example])), ({}, {}))
         old = examples.get(example)
         examples[example] = cls if old is None or CLASSES.index(cls) < CLASSES.index(old) else old
-        docs[doc] = copies
+        if cls in FLAGGED:
+            docs[doc] = copies
     return [
         Cell(
             source=source, suite=suite, examples=sum(cls in FLAGGED for cls in examples.values()), documents=len(docs),

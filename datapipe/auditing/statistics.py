@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from datapipe.contamination.classes import FLAGGED, NOT_TESTED
+from datapipe.contamination.classes import FLAGGED
 
 Z95 = 1.959963984540054  # two sides, 95 %
 
@@ -40,15 +40,19 @@ def _counts(found: int, of: int) -> None:
 @dataclass(frozen=True)
 class Rates:
     """
-    An eval set by class.  share: flagged of tested, None where nothing was tested; low, high its Wilson interval.
+    An eval set by class.
 
-    least, most:  flagged of all, and flagged, short and untested of all; (0, 1) of no example
-    zero:         nothing flagged: the rate that is still possible; else None
+    tested:       examples that could be looked for, whatever was found of them
+    flagged:      of all examples, those too that could not be looked for and were found all the same
+    found, share, low, high:  flagged of the tested, their share (None of none), its Wilson interval
+    least, most:  flagged of all, and flagged, short and what could not be tested of all; (0, 1) of no example
+    zero:         found is 0: the rate that is still possible; else None
     """
 
     examples: int
     tested: int
     flagged: int
+    found: int
     share: float | None
     low: float
     high: float
@@ -57,21 +61,26 @@ class Rates:
     zero: float | None
 
 
-def rates(classes: Mapping[str, int], recall: float | None = 1.0) -> Rates:
-    """Of counts by class.  recall: of the detector, as measured; None where it was not."""
+def rates(classes: Mapping[str, int], untestable: Mapping[str, int], recall: float | None = 1.0) -> Rates:
+    """
+    Of counts by class.  untestable: of these, the examples that could not be looked for;  recall: of the detector, as
+    measured; None where it was not.
+    """
     examples = sum(classes.values())
-    missed = sum(classes.get(name, 0) for name in NOT_TESTED)
+    tested = examples - sum(untestable.values())
     flagged = sum(classes.get(name, 0) for name in FLAGGED)
-    tested = examples - missed
-    low, high = wilson(flagged, tested)
+    found = flagged - sum(untestable.get(name, 0) for name in FLAGGED)
+    more = classes.get("short", 0) + sum(n for name, n in untestable.items() if name not in (*FLAGGED, "short"))
+    low, high = wilson(found, tested)
     return Rates(
         examples,
         tested,
         flagged,
-        flagged / tested if tested else None,
+        found,
+        found / tested if tested else None,
         low,
         high,
         flagged / examples if examples else 0.0,
-        (flagged + missed) / examples if examples else 1.0,
-        rule_of_three(tested, recall) if flagged == 0 else None,
+        (flagged + more) / examples if examples else 1.0,
+        rule_of_three(tested, recall) if found == 0 else None,
     )

@@ -20,7 +20,18 @@ import numpy as np
 import pyarrow as pa
 
 from datapipe.auditing import report
-from datapipe.auditing.report import CLASSES, Class, Retrieved, Role, ScopeFile, SourceScope, Trace
+from datapipe.auditing.report import (
+    CLASSES,
+    FLAGGED,
+    Class,
+    Retrieved,
+    Role,
+    ScopeFile,
+    SetRow,
+    SourceScope,
+    Trace,
+)  # fmt: skip
+from datapipe.auditing.sections import set_row
 from datapipe.auditing.training import Batch, Books, Document, Seen
 from datapipe.contamination.model import Suites
 from datapipe.errors import DataError
@@ -36,6 +47,7 @@ PUBLISHERS = ("huggingface.co", "hf.co", "hf-mirror.com", "paperswithcode.com", 
               "datasets-server.huggingface.co", "opencompass.org.cn")  # fmt: skip
 NAME_LENGTH = 12  # characters: n of unspaced scripts
 SHOWN = 1000
+NO_TEXT = "a document without text"
 
 
 @dataclass(frozen=True)
@@ -215,10 +227,14 @@ def told(
     suites: Suites,
     pairs: Iterable[tuple[int, str, Class]],
     there: set[str],
+    reasons: Sequence[str | None],
+    recall: float | None,
 ) -> Trace:
     """
     What the trace says.  pairs: (example, name of a document that was shown for it, class);  there: names that the
-    retrieval corpora have
+    retrieval corpora have;  reasons: why each example of the suites could not be tested;  recall: of the detector
+
+    An example that was shown a document without text is not tested: what is not seen is not clean.
     """
     rows = suites.examples.select(["suite", "id"]).to_pylist()
     by: dict[int, list[tuple[int, str]]] = {}
@@ -226,18 +242,32 @@ def told(
         by.setdefault(example, []).append((CLASSES.index(cls), name))
     shown = Counter(one.example for one in trace.shown)
     best: dict[int, Class] = {example: CLASSES[min(found)[0]] for example, found in by.items()}
-    classes = Counter(best.get(example, "clean") for example in shown)
+    lost = [one.text is None and one.name not in there for one in trace.shown]
+    blind = {one.example for one, gone in zip(trace.shown, lost, strict=True) if gone}
+    why = {example: NO_TEXT if example in blind else reasons[example] for example in shown}
+    cls = {example: best.get(example, "untested" if why[example] else "clean") for example in shown}
+    by_suite: dict[str, list[int]] = {}
+    for example in sorted(shown):
+        by_suite.setdefault(rows[example]["suite"], []).append(example)
+
+    def row(name: str, own: Sequence[int]) -> SetRow:
+        found = np.array([cls[example] for example in own], object)
+        return set_row(name, found, np.array([why[example] is not None for example in own], bool),
+                       int(np.isin(found, FLAGGED).sum()), recall)  # fmt: skip
+
+    total = row("*", sorted(shown))
     flagged = [
         Retrieved(suite=rows[example]["suite"], id=rows[example]["id"], documents=shown[example], cls=best[example],
                   by=tuple(dict.fromkeys(name for _, name in sorted(found))))
         for example, found in sorted(by.items())
     ]  # fmt: skip
     denied = Counter(host for one in trace.shown if (host := publisher(one.url)))
-    missing = sum(one.text is None and one.name not in there for one in trace.shown)
     return Trace(
         path=str(trace.path), sha256=hashlib.sha256(trace.data).hexdigest(), lines=trace.lines, examples=len(shown),
-        documents=len(trace.shown), unknown=trace.unknown, missing=missing, denied=dict(sorted(denied.items())),
-        classes={cls: classes[cls] for cls in CLASSES if classes.get(cls)}, flagged=tuple(flagged[:SHOWN]),
+        documents=len(trace.shown), unknown=trace.unknown, missing=sum(lost), denied=dict(sorted(denied.items())),
+        classes=total.classes, flagged=tuple(flagged[:SHOWN]),
+        untested=dict(sorted(Counter(why[one] or "" for one in shown if cls[one] == "untested").items())),
+        sets=tuple(row(name, own) for name, own in by_suite.items()), total=total,
     )  # fmt: skip
 
 

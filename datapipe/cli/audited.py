@@ -92,10 +92,12 @@ def _section(section: "Section") -> str:
     rows = sorted(section.sets, key=lambda row: (-row.flagged, row.suite))
     shown = rows[:SETS]
     profile = ["by profile"] if section.total.by_profile else []
-    header = ("set", "examples", "tested", "flagged", "rate", "95 %", "at least .. most", *profile, *classes)
-    body = [_row(row, classes) for row in shown]
+    kept = any(row.without_exclusion != row.flagged for row in (*section.sets, section.total))
+    header = ("set", "examples", "tested", "flagged", *(["common kept"] if kept else []), "rate", "95 %",
+              "at least .. most", *profile, *classes)  # fmt: skip
+    body = [_row(row, classes, kept=kept) for row in shown]
     if len(section.sets) > 1:
-        body.append(_row(section.total, classes))
+        body.append(_row(section.total, classes, kept=kept))
     lines = [f"{HEADS[section.role]}: {count(section.documents, 'document')}", table(header, body)]
     if len(rows) > len(shown):
         lines.append(f"  and {len(rows) - len(shown):,} more sets; --out and --report have all")
@@ -110,7 +112,8 @@ def _section(section: "Section") -> str:
     return "\n".join(lines)
 
 
-def _row(row: "SetRow", classes: list[str]) -> tuple[object, ...]:
+def _row(row: "SetRow", classes: list[str], *, kept: bool) -> tuple[object, ...]:
+    """kept: with what would flag had no n-gram been left out."""
     interval = "" if row.rate.share is None else f"{percent(row.rate.low)} .. {percent(row.rate.high)}"
     if row.zero is not None:
         interval = f"under {percent(row.zero)}"
@@ -118,7 +121,8 @@ def _row(row: "SetRow", classes: list[str]) -> tuple[object, ...]:
     bounds = f"{percent(row.least)} .. {percent(row.most)}"
     counts = [row.classes.get(cls, 0) or None for cls in classes]  # pyright: ignore[reportArgumentType, reportCallIssue]
     profile = [f"{row.by_profile.found:,}/{row.by_profile.of:,}"] if row.by_profile else []
-    return (name, row.examples, row.tested, row.flagged, percent(row.rate.share), interval, bounds, *profile, *counts)
+    flagged = [row.flagged, *([row.without_exclusion] if kept else [])]
+    return (name, row.examples, row.tested, *flagged, percent(row.rate.share), interval, bounds, *profile, *counts)
 
 
 def _finding(one: "Flagged") -> str:
@@ -149,6 +153,9 @@ def _trace(report: "Report") -> str:
     assert trace is not None
     found = ", ".join(f"{n:,} {cls}" for cls, n in trace.classes.items())
     lines = [f"retrieved: {count(trace.documents, 'document')} for {count(trace.examples, 'example')}: {found}"]
+    if trace.untested:
+        why = ", ".join(f"{n:,} {safe(reason)}" for reason, n in trace.untested.items())
+        lines.append(f"  untested: {why}")
     if trace.missing or trace.unknown:
         lines.append(f"  ! {trace.missing:,} documents without text, {trace.unknown:,} lines of unknown examples")
     lines += [

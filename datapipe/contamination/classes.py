@@ -15,7 +15,8 @@ hits.py, what is no evidence because other examples share it in template.py, dis
   for the number that is the answer is not this example's; with a short prompt, an answer of two units or more that
   makes eight units with it.
 * A variant has more different words than half an n-gram has units: all formulas are alike but for numbers.
-* short and untested examples are not tested; short, passage, untested and clean do not flag.
+* What can be tested is known of the examples, not of what was found: `reason` says why one cannot.  One that cannot
+  and is found all the same has the class of what was found.  short, passage, untested and clean do not flag.
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +50,6 @@ from datapipe.contamination.wording import Wording
 
 CLASSES = ("adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean")
 FLAGGED = CLASSES[:5]
-NOT_TESTED = ("short", "untested")
 MIRROR = 5  # examples of a suite in one document
 
 
@@ -69,7 +69,7 @@ RANK = {name: rank for rank, name in enumerate(CLASSES)}
 @dataclass(frozen=True)
 class Judged:
     """
-    classes:   a row an example
+    classes:   a row an example;  reason: why it could not be tested, found all the same or not; null where it could
     evidence:  a row each (example, document) that has a class, sorted so; evidence_all: nothing left out
     mirrors:   doc, suite, examples: documents that hold five or more examples of a suite
     excluded:  bool a position of the layout: template, told, or common where not void
@@ -214,7 +214,7 @@ def _classes(
             "id": examples["id"],
             "class": pa.array(cls, pa.string()),
             "class_all": [named(row, names_all, why) for row, why in zip(best_all.tolist(), reasons, strict=True)],
-            "reason": pa.array([why if own == "untested" else None for own, why in zip(cls, reasons, strict=True)]),
+            "reason": pa.array(reasons, pa.string()),
             "documents": pa.array(documents, pa.int64()),
             **{name: evidence[name].take(rows) for name in evidence.column_names if name not in ("example", "class")},
             "twins": pa.array(others, pa.list_(pa.int32())),
@@ -236,7 +236,7 @@ def _best(evidence: pa.Table, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _reasons(examples: pa.Table, side: Side, shared: Template, hit: Hits) -> list[str | None]:
-    """Why an example without evidence is not known to be clean; None where it was looked for."""
+    """Why an example could not be tested, so that without evidence it is not known to be clean; None where it could."""
     layout, count = side.layout, len(examples)
     asks = side.of_kind(PROMPT, VARIANT) | side.answering
     text = side.same

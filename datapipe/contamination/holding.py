@@ -51,8 +51,8 @@ def held(suites: Suites, index: Index, found: Found) -> tuple[pa.Table, dict[int
     example -> why it cannot be looked for, of those that were not found either)
     """
     judged = classes.judge(suites, index.layout, found, None)
-    reasons = enumerate(judged.classes["reason"].to_pylist())
-    untested = {example: reason for example, reason in reasons if reason is not None}
+    rows = enumerate(zip(*(judged.classes[name].to_pylist() for name in ("class", "reason")), strict=True))
+    untested = {example: reason for example, (cls, reason) in rows if cls == "untested"}
     return _held(suites, index, found, judged.evidence), untested
 
 

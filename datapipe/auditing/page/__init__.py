@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from datapipe.auditing.page import figures, lists, words
 from datapipe.auditing.page.safe import breaking, script_json, visible
-from datapipe.auditing.report import CLASSES, NOT_TESTED, THRESHOLDS, WHAT, Report
+from datapipe.auditing.report import CLASSES, THRESHOLDS, WHAT, Report
 
 LONGEST = 2000  # characters of a name, path or sentence outside of the lists
 
@@ -65,9 +65,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        figures=figures, words=words, CLASSES=CLASSES, NOT_TESTED=NOT_TESTED, WHAT=WHAT, THRESHOLDS=THRESHOLDS
-    )
+    environment.globals.update(figures=figures, words=words, CLASSES=CLASSES, WHAT=WHAT, THRESHOLDS=THRESHOLDS)
     environment.filters.update(
         count=words.count,
         score=words.score,

@@ -208,9 +208,9 @@ def cells(section: Section) -> List:
         _column("source", "source", "name", filter=True),
         _column("set", "set", "name", filter=True),
         _column("examples", "examples", "number"),
-        _column("documents", "documents", "number"),
-        _column("exposure", "exposure", "number"),
-        _column("classes", "classes", "words"),
+        _column("documents", "documents", "number", title="documents by which examples are flagged"),
+        _column("exposure", "exposure", "number", title="copies of these in what is trained on"),
+        _column("classes", "classes", "words", title="of all examples found there, flagged or not"),
     ]
     rows = [
         [
