@@ -400,27 +400,38 @@ class Judging:
         parts = self.of[example]
         prompts = [(part.units, at) for part in parts if part.kind == "prompt" for at in self.places(part.units, doc)]
         choices = [part for part in parts if part.kind == "choices"]
-        wrong = [self.places(part.units, doc) for part in choices if not part.correct]
+        wrong = [(len(part.units), self.places(part.units, doc)) for part in choices if not part.correct]
         right = {part.units for part in choices if part.correct}
-        between = [at for part in choices for at in self.places(part.units, doc)] if any(wrong) else []
+        between = [at for part in choices for at in self.places(part.units, doc)] if any(own for _, own in wrong) else []
         for part in parts:
             if not part.answering or not self.counts(part, doc, bits, completed):
                 continue
             places = self.places(part.units, doc)
             if self.in_list(part):
-                lists = wrong if part.units in right else [own for own in wrong if own != places]
-                if not self.told_apart(prompts, places, lists):
+                mine = (len(part.units), places)  # of another length it ends elsewhere, as far as it is there
+                lists = wrong if part.units in right else [own for own in wrong if own != mine]
+                if not self.told_apart(prompts, places, [own for _, own in lists]):
                     continue
             for at in places:
                 first, last = at.unit - at.start, at.unit - at.start + len(part.units)
                 for text, prompt in prompts:
                     end = prompt.unit - prompt.start + len(text)
-                    if at.unit >= prompt.unit + prompt.length and first - chain(end, between) <= nearby.WINDOW:
+                    behind = prompt.unit + prompt.length <= at.unit
+                    if len(part.units) < nearby.TINY:
+                        behind = behind and at.unit < self.next_item(example, doc, prompt.unit + prompt.length)
+                    if behind and first - chain(end, between) <= nearby.WINDOW:
                         return True
                     ahead = prompt.unit - prompt.start - last
                     if self.stands(part, doc) and at.unit + at.length <= prompt.unit and ahead <= nearby.WINDOW:
                         return True
         return False
+
+    def next_item(self, example: int, doc: int, after: int) -> float:
+        """Where behind a place the next prompt of the suite begins that is another text."""
+        own = {part.units for part in self.of[example] if part.kind == "prompt"}
+        others = {part.units for part in self.groups[self.suites[example], "prompt"]} - own
+        runs = [run for text in others for run in self.seen.get((text, doc), Seen()).runs]
+        return min((run.unit - run.start for run in runs if run.unit - run.start >= after), default=float("inf"))
 
     def counts(self, part: Part, doc: int, bits: set[str], completed: bool) -> bool:
         """Whether an answer of this length can count beside such a prompt."""

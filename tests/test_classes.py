@@ -154,6 +154,30 @@ def test_window(gap, cls):
     assert one(f"{PROMPT} {filler(gap)} {ANSWER}", prompt=PROMPT, answer=ANSWER) == cls
 
 
+NEXT = text("next", 14)
+TINY = {  # a list of questions: document, answer of the first, suite of the second -> class of the first
+    "in front of the next question": (f"{PROMPT} {filler(9)} 48 {NEXT}", "48", "s", "adjacent"),
+    "in the next question": (f"{PROMPT} {NEXT} 48", "48", "s", "prompt"),
+    "of two words": (f"{PROMPT} {NEXT} the pope", "the pope", "s", "prompt"),
+    "of three words": (f"{PROMPT} {NEXT} the old pope", "the old pope", "s", "adjacent"),
+    "in the other words that the next question begins with": (
+        f"{PROMPT} {filler(2)} 48 {filler(2)} {' '.join(NEXT.split()[5:])}",
+        "48",
+        "s",
+        "prompt",
+    ),
+    "behind a question of another suite": (f"{PROMPT} {NEXT} 48", "48", "t", "adjacent"),
+    "behind the same question": (f"{PROMPT} {PROMPT} 48", "48", "s", "adjacent"),
+    "the question before": (f"{NEXT} {PROMPT} 48", "48", "s", "adjacent"),
+}
+
+
+@pytest.mark.parametrize("document, answer, suite, cls", TINY.values(), ids=TINY)
+def test_a_tiny_answer_stands_in_front_of_the_next_question(document, answer, suite, cls):
+    given = Given([("s", {"prompt": PROMPT, "answer": answer}), (suite, {"prompt": NEXT})], [document])
+    assert given.judged().classes["class"].to_pylist()[0] == cls
+
+
 @pytest.mark.parametrize(
     "document, parts, cls",
     [

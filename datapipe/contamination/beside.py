@@ -4,6 +4,8 @@ What lies beside a prompt in a document: its answer, or the choices or passage t
 * An answer counts when it begins behind the match of the prompt, at most 100 units after the prompt and its choices
   end; in front of the prompt, only one of n units or more that is found for itself.
 * An answer of n units or more counts where it is found for itself, plainly or nearly: not with other numbers.
+* An answer of fewer than three units counts in front of the next prompt of its suite: numbers and single words of one
+  question are answers of another.
 * An answer that is one of the choices counts where it stands more often than each wrong choice: a list has each once.
 * Beside a prompt whose numbers differ only a solution counts that is found plainly, and no choice: the number that is
   the answer there is not this example's, nor is a solution that is nearly the same.
@@ -58,10 +60,14 @@ def answered_or_completed(
     rows = np.flatnonzero((hit.plain | hit.alike) & np.isin(hit.doc, doc[asked]))
     keys = zip(hit.part[rows].tolist(), hit.doc[rows].tolist(), strict=True)
     flagged = dict(zip(keys, hit.plain[rows].tolist(), strict=True))
+    asks = side.of_kind(PROMPT)
+    begins = nearby.Beginnings(side.suite[side.example[asks]], side.same[asks], _runs_in(found, doc[asked]))
     in_list = listed(side)
     out: dict[int, Beside] = {}
     for at in asked.tolist():
-        case = _Case(side, places, windows, flagged, in_list, parts[int(example[at])], int(doc[at]), int(said[at]))
+        suite = int(side.suite[example[at]])
+        case = _Case(side, places, begins, windows, flagged, in_list, parts[int(example[at])], suite, int(doc[at]),
+                     int(said[at]))  # fmt: skip
         kind = case.completed() if said[at] & (PROMPT_WHOLE | PROMPT_STOCK | PROMPT_PART) else None
         answer = case.answered(whole=kind is not None)
         more = () if kind is None else (kind,)
@@ -84,6 +90,11 @@ def _near_runs(side: Side, found: Found, example: np.ndarray, doc: np.ndarray) -
     return pa.concat_tables(tables)
 
 
+def _runs_in(found: Found, doc: np.ndarray) -> pa.Table:
+    """The runs in some documents."""
+    return found.runs.select(list(RUN)).take(pa.array(np.flatnonzero(np.isin(columns(found.runs, ["doc"])[0], doc))))
+
+
 def _windows(hit: Hits, side: Side) -> dict[tuple[int, int], nearby.Place]:
     """Where a text lies that has no run of its own: the masked run, or the window, it was found in."""
     rows = np.flatnonzero((hit.alike | hit.varied) & (hit.doc_unit >= 0))
@@ -101,10 +112,12 @@ class _Case:
 
     side: Side
     places: nearby.Places
+    begins: nearby.Beginnings
     windows: dict[tuple[int, int], nearby.Place]
     flagged: dict[tuple[int, int], bool]  # texts that are found for themselves: whether plainly
     in_list: np.ndarray
     parts: list[int]
+    suite: int
     doc: int
     said: int
 
@@ -136,13 +149,20 @@ class _Case:
                 others = [own for own in wrong if own != places] if int(self.side.same[part]) not in right else wrong
                 if not nearby.told_apart(prompts, places, others):
                     continue
-            found = list(nearby.beside(prompts, between, places))
+            found = list(nearby.beside(prompts, between, places, self._before(prompts, part)))
             if self._stands(part):
                 found += nearby.before(prompts, places)
             for distance, _ in found:
                 if distance <= nearby.WINDOW and (best is None or (distance, part) < best):
                     best = distance, part
         return best
+
+    def _before(self, prompts: list[nearby.Place], part: int) -> list[float] | None:
+        """In front of what an answer must begin behind each of the prompts."""
+        if self.side.layout.units[part] >= TINY:
+            return None
+        own = {int(self.side.same[one]) for one in self.of(PROMPT)}
+        return [self.begins.next(self.suite, self.doc, prompt.high, own) for prompt in prompts]
 
     def _counts(self, part: int, *, whole: bool) -> bool:
         """Whether an answer of this length can count beside this prompt."""

@@ -5,13 +5,16 @@ A place of a part in a document is where a run of it lies; its *projected* ends 
 there if all of it were copied.  Distances are in units of the document, between projected ends, at least 0.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import bisect
+import itertools
+import math
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from datapipe.contamination.intervals import RUN, Layout, columns
+from datapipe.contamination.intervals import RUN, Layout, columns, spread
 from datapipe.contamination.template import dense
 
 WINDOW = 100  # units between a prompt and its answer
@@ -28,6 +31,31 @@ class Place:
     last: int
     part: int = field(compare=False)
     row: int = field(compare=False)  # of the runs
+
+
+class Beginnings:
+    """Where the prompts of each suite begin in each document, projected."""
+
+    def __init__(self, suite: np.ndarray, text: np.ndarray, runs: pa.Table):
+        """suite, text: of prompts, the rows in any order and as often as may be."""
+        doc, part, start, _, unit = (values.astype(np.int64) for values in columns(runs, RUN))
+        _, first = dense(text, suite)
+        text, suite = text[first], suite[first]  # sorted by text
+        row, at = spread(np.searchsorted(text, part, "left"), np.searchsorted(text, part, "right"))
+        keys = zip(suite[at].tolist(), doc[row].tolist(), strict=True)
+        self._of: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for key, begin in zip(keys, zip((unit - start)[row].tolist(), part[row].tolist(), strict=True), strict=True):
+            self._of.setdefault(key, []).append(begin)
+        for begins in self._of.values():
+            begins.sort()
+
+    def next(self, suite: int, doc: int, after: int, own: Container[int]) -> float:
+        """The first from `after` on of a prompt whose text is none of one's own; infinity where there is none."""
+        begins = self._of.get((suite, doc), [])
+        for place, text in itertools.islice(begins, bisect.bisect_left(begins, (after, -1)), None):
+            if text not in own:
+                return place
+        return math.inf
 
 
 class Places:
@@ -62,11 +90,19 @@ def chain(after: int, places: Iterable[Place], window: int = WINDOW) -> int:
     return after
 
 
-def beside(prompts: Sequence[Place], choices: Sequence[Place], answers: Iterable[Place]) -> Iterator[tuple[int, Place]]:
-    """(distance, answer) of each answer that begins behind the match of a prompt, choices between not counted."""
-    ends = [(prompt, chain(prompt.last, choices)) for prompt in prompts]
+def beside(
+    prompts: Sequence[Place], choices: Sequence[Place], answers: Iterable[Place], before: Sequence[float] | None = None
+) -> Iterator[tuple[int, Place]]:
+    """
+    (distance, answer) of each answer that begins behind the match of a prompt, choices between not counted.  before:
+    where it must begin for each prompt; anywhere where it is None.
+    """
+    ends = [
+        (prompt, chain(prompt.last, choices), limit)
+        for prompt, limit in zip(prompts, before or [math.inf] * len(prompts), strict=True)
+    ]
     for answer in answers:
-        behind = [max(0, answer.first - end) for prompt, end in ends if answer.low >= prompt.high]
+        behind = [max(0, answer.first - end) for prompt, end, limit in ends if prompt.high <= answer.low < limit]
         if behind:
             yield min(behind), answer
 
