@@ -221,11 +221,17 @@ class Judging:
 
     @cached_property
     def void(self) -> set[Text]:
-        """Texts half of whose own units one match covers: common n-grams count."""
+        """Texts half of whose own units the matches at one place of a document cover: common n-grams count."""
         found = set()
         for (text, _), seen in self.seen.items():
-            live, _, longest = self.figures(text, seen.runs, self.excluded(text))
-            if longest and longest / live >= BOUNDS.void:
+            runs = [run for run in seen.runs if run.length >= self.n[text]]
+            own = [self.figures(text, [run], self.excluded(text))[1] for run in runs]
+            if not any(own):
+                continue
+            best = runs[own.index(max(own))]
+            near = [run for run in runs if abs(run.unit - run.start - (best.unit - best.start)) <= len(text)]
+            live, covered, _ = self.figures(text, near, self.excluded(text))
+            if covered / live >= BOUNDS.void:
                 found.add(text)
         return found
 
@@ -402,7 +408,9 @@ class Judging:
         choices = [part for part in parts if part.kind == "choices"]
         wrong = [(len(part.units), self.places(part.units, doc)) for part in choices if not part.correct]
         right = {part.units for part in choices if part.correct}
-        between = [at for part in choices for at in self.places(part.units, doc)] if any(own for _, own in wrong) else []
+        between = (
+            [at for part in choices for at in self.places(part.units, doc)] if any(own for _, own in wrong) else []
+        )
         for part in parts:
             if not part.answering or not self.counts(part, doc, bits, completed):
                 continue

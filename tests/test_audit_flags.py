@@ -1,6 +1,7 @@
 """`datapipe audit` on files: what each flag does to what the report says."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -371,12 +372,12 @@ def test_a_document_of_five_examples_is_a_mirror(capsys, folder):
 
 
 def test_common_n_grams_are_shown_with_and_without(capsys, folder):
-    """A phrase that makes more than half of an example is in many documents of a source, none of which has a half."""
+    """Phrases that make more than half of an example are in many documents of a source, far apart where both are."""
     phrases = [units(f"ph{at}", 13) for at in range(2)]
     example = " ".join([*phrases, units("own", 10)])
     write(folder / "one.jsonl", {"id": "x", "question": example})
     many = [{"text": f"{units(f'd{at}', 30)} {phrases[at % 2]}"} for at in range(10)]
-    both = {"text": f"{phrases[0]} {units('between', 9)} {phrases[1]}"}
+    both = {"text": f"{phrases[0]} {units('between', 40)} {phrases[1]}"}
     write(folder / "t.jsonl", *many, both)
     made = report(capsys, "--eval", "one.jsonl", "--train", "t.jsonl")
     row = made.sections[0].total
@@ -385,6 +386,22 @@ def test_common_n_grams_are_shown_with_and_without(capsys, folder):
     assert {one.documents for one in common} == {6}
     assert common[0].text.casefold() in " ".join(phrases)
     assert made.detector.excluded == len(common) == 12
+    out = run(capsys, "--eval", "one.jsonl", "--train", "t.jsonl")[1]
+    assert out.startswith("nothing found: none of 1 tested examples")
+    assert "; 1 with common and template n-grams counted\n" in out
+    assert re.search(r"flagged +common kept +rate", out)
+
+
+@pytest.mark.parametrize("many", [1, 4, 5, 60])
+def test_more_copies_of_an_example_with_a_changed_middle_are_no_less_evidence(capsys, folder, many):
+    head, tail = units("head", 16), units("tail", 16)
+    write(folder / "one.jsonl", {"id": "x", "question": f"{head} {units('own', 8)} {tail}"})
+    copies = [{"text": f"{units(f'd{at}', 30)} {head} {units(f'other{at}', 9)} {tail}"} for at in range(many)]
+    write(folder / "t.jsonl", *copies)
+    made = report(capsys, "--eval", "one.jsonl", "--train", "t.jsonl")
+    (one,) = made.sections[0].flagged
+    assert (one.cls, one.documents) == ("prompt", many)
+    assert "common kept" not in run(capsys, "--eval", "one.jsonl", "--train", "t.jsonl")[1]
 
 
 def test_a_copy_of_half_an_example_is_never_common(capsys, folder):

@@ -421,13 +421,16 @@ def grams(own: str, low: int, high: int) -> list[str]:
 def test_common_ngrams_are_left_out_and_shown():
     long = " ".join(f"w{i}" for i in range(60))
     units = long.split()
-    documents = [" ".join([*units[:20], "x", *units[30:45], "y", *units[48:58]])]
+    documents = [" ".join([*units[:20], filler(90), *units[30:45], filler(90, 100), *units[48:58]])]
     judged = Given([("s", {"prompt": long})], documents, common=grams(long, 0, 13)).judged()
     row = judged.classes.to_pylist()[0]
     assert (row["class"], row["class_all"]) == ("prompt", "prompt")  # 15 + 10 of 40 left
     judged = Given([("s", {"prompt": long})], documents, common=grams(long, 0, 13) + grams(long, 30, 38)).judged()
     row = judged.classes.to_pylist()[0]
     assert (row["class"], row["class_all"]) == ("clean", "prompt")
+    documents = [" ".join([*units[:20], "x", *units[30:45], "y", *units[48:58]])]  # in their places: a copy, changed
+    judged = Given([("s", {"prompt": long})], documents, common=grams(long, 0, 13) + grams(long, 30, 38)).judged()
+    assert judged.classes["class"].to_pylist() == ["prompt"]
 
 
 def test_common_ngrams_count_where_one_match_covers_half():

@@ -1,8 +1,8 @@
-"""Which n-grams are common, and where that is void."""
+"""Which n-grams are common."""
 
 import numpy as np
 import pytest
-from test_scan import Part, found_in, parts_of
+from test_scan import found_in, parts_of
 
 from datapipe.contamination.common import common
 from datapipe.contamination.index import Index
@@ -16,7 +16,7 @@ def counted(text: str, docs: int, others: int = 0, sources: int = 1, **options) 
     index = Index.build(parts_of("a b c"), 3, 3)
     texts = [text] * docs + ["x"] * others
     found = found_in(index, texts, source=np.arange(len(texts), dtype=np.int32) % sources)
-    table = common(index, found, **options).table
+    table = common(found, **options).table
     return [tuple(row.values())[1:] for row in table.to_pylist()]
 
 
@@ -42,47 +42,16 @@ def test_excluded_positions():
     """Worked example 10: of nine positions two hold common n-grams."""
     index = Index.build(parts_of(ITEM), 3, 3)
     found = merge([found_in(index, [TEXT] * 5)])
-    excluded = common(index, found).excluded(0)
+    excluded = np.isin(index.grams(0), common(found).grams)
     assert excluded.tolist() == [True, True] + [False] * 7
-
-
-@pytest.mark.parametrize("covered, void", [(5, False), (6, True), (11, True)])
-def test_never_inside_a_match_of_half_a_part(covered, void):
-    index = Index.build(parts_of(ITEM), 3, 3)
-    found = found_in(index, [" ".join(ITEM.split()[:covered])] * 9)
-    result = common(index, found)
-    assert len(result.grams) == covered - 2
-    assert result.void.tolist() == [void]
-    assert result.excluded(0).any() != void
-
-
-def test_two_halves_are_not_one_match():
-    index = Index.build(parts_of("a b c d e f g h"), 3, 3)
-    found = found_in(index, ["a b c x f g h"] * 9)
-    assert common(index, found).void.tolist() == [False]
-
-
-def test_a_text_of_many_examples_is_a_template():
-    index = Index.build(parts_of(*[ITEM] * 5, "another one of the same set", *["given in four items"] * 4), 3, 3)
-    found = found_in(index, [ITEM, "another one of the same set", "given in four items"] * 9)
-    assert common(index, found).void.tolist() == [False] * 5 + [True] * 5
-
-
-def test_parts_of_one_example_are_one():
-    parts = [Part(ITEM, "choices", 0)] * 9
-    index = Index.build(parts_of(*parts), 3, 3)
-    assert common(index, found_in(index, [ITEM])).void.tolist() == [True] * 9
 
 
 def test_short_parts():
     index = Index.build(parts_of("what is it"))
-    result = common(index, found_in(index, ["what is it"] * 9))
+    result = common(found_in(index, ["what is it"] * 9))
     assert result.grams.tolist() == index.grams(0).tolist()
-    assert result.excluded(0).tolist() == [False]
 
 
 def test_nothing_found():
     index = Index.build(parts_of())
-    result = common(index, found_in(index, []))
-    assert result.table.num_rows == 0
-    assert len(result.void) == 0
+    assert common(found_in(index, [])).table.num_rows == 0

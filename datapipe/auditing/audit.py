@@ -20,7 +20,7 @@ import pyarrow as pa
 from datapipe import __version__
 from datapipe.auditing import controls, evals, outside, scores, sections, trace
 from datapipe.auditing.built import Build
-from datapipe.auditing.gather import Gathered, Side, gather
+from datapipe.auditing.gather import Gathered, gather
 from datapipe.auditing.policy import Condition
 from datapipe.auditing.report import (
     Controls,
@@ -120,7 +120,9 @@ def audit(
             found.sides.pop("validation", None)
 
         progress("judging", 0, None)
-        excluded: dict[Role, Common] = {role: _excluded(index, found.sides[role]) for role in sections.roles(found)}
+        excluded: dict[Role, Common] = {
+            role: common.common(found.sides[role].merged()) for role in sections.roles(found)
+        }
         judgements: dict[Role, Judgement] = {
             role: sections.judged(eval_, found.sides[role], found.sources, excluded[role])
             for role in sections.roles(found)
@@ -155,10 +157,6 @@ def _corpora(asked: Question, workers: int, memory: int, stack: ExitStack) -> li
         if side and side.files:
             found.append(outside.files(option, role, side.files, text_field=asked.text_field, workers=workers))
     return found
-
-
-def _excluded(index: Index, side: Side) -> Common:
-    return common.common(index, side.merged())
 
 
 def _controls(eval_: Eval, main: Judgement, corpora: Sequence[Corpus]) -> Controls:

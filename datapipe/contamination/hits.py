@@ -14,8 +14,9 @@ Which texts of the eval side a document holds, and how: one row for each (text, 
 Where a document holds one item plainly, its nearly equal siblings seem to be varied or alike at the same place: these
 are *echoes* of the item, and no hits.  So is all but the most alike of several that are varied or alike at one place.
 
-A common n-gram is left out but for a text half of whose own units one verified match covers: what is copied most often
-must not excuse itself.
+A common n-gram is left out but for a text half of whose own units the matches at one place of a document cover: what is
+copied most often, whole or with a piece changed, must not excuse itself.  Matches are at one place where the text would
+begin within its own length of where the longest has it begin; phrases that lie about in a document are not.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from datapipe.contamination.intervals import RUN, Layout, Overlap, columns, overlap
+from datapipe.contamination.intervals import RUN, Layout, Overlap, columns, overlap, union
 from datapipe.contamination.template import Template
 
 SHORTEST = 3  # units of a text that may be evidence alone
@@ -63,7 +64,7 @@ class Bounds:
     variant: float = 0.8  # units that match with numbers masked, at least: all other differences count against it
     equal: float = 0.5  # edit similarity of a variant, at least
     identifiers: float = 0.8  # the same with identifiers masked: code has idioms
-    void: float = 0.5  # of a text, by one match: its common n-grams count
+    void: float = 0.5  # of a text, by the matches at one place of a document: its common n-grams count
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def hits(layout: Layout, found: Found, template: Template, common: np.ndarray | 
     raw = overlap(layout, found.runs)
     own = overlap(layout, found.runs, template.excluded)
     void = np.zeros(len(layout), bool)
-    void[own.part[own.longest_ratio >= bounds.void]] = True
+    void[own.part[_at_one_place(own, found.runs) >= bounds.void]] = True
     final = own
     excluded = template.excluded
     if common is not None and common.any():
@@ -217,6 +218,16 @@ def _flagged(o: Overlap, layout: Layout, bounds: Bounds) -> Keys:
     chosen = (o.longest_ratio >= bounds.longest) | (o.covered_ratio > bounds.best_doc)
     chosen &= (o.covered >= bounds.sure * layout.n[o.part]) | (o.covered_ratio >= bounds.most)
     return o.part[chosen], o.doc[chosen]
+
+
+def _at_one_place(o: Overlap, runs: pa.Table) -> np.ndarray:
+    """Of each pair: the share of its live units that the runs cover together which lie where its longest run does."""
+    start, unit = columns(runs, ("start", "doc_unit"))
+    first = unit.astype(np.int64) - start
+    part = o.part[o.pair]
+    near = np.abs(first[o.row] - first[o.best[o.pair]]) <= o.layout.units[part]
+    ends = o.high + o.layout.n[part] - 1
+    return union(o.pair[near], o.low[near], ends[near], o.layout.units[o.part]) / o.live[o.part]
 
 
 class _Rows:
