@@ -16,6 +16,7 @@ import naive
 from datapipe.contamination import classes, nearby, said, template
 from datapipe.contamination.beside import TOGETHER
 from datapipe.contamination.hits import SHORTEST, Bounds
+from datapipe.contamination.windows import looks_like_code
 
 BOUNDS = Bounds()
 Text = tuple[str, ...]  # units
@@ -310,6 +311,8 @@ class Judging:
         n = self.n[text]
         held = {unit for run in self.seen[text, doc].runs for unit in range(run.start, run.start + run.length)}
         idle = (hit.plain or hit.alike) and words(text[unit] for unit in held) < min(n, len(held) / 2)
+        if hit.entire and len(text) >= 2 * n and words(text) >= SHORTEST and not looks_like_code(self.raw[text]):
+            idle = False
         quotations = quoted(self.raw[text])
         inside = set().union(*quotations) if quotations else set()
         others = self.grams(text) if text in self.stock else self.shared[text]

@@ -156,7 +156,9 @@ def test_variants_that_somebody_supplied(capsys, folder):
     assert {part.kind for part in one.parts} == {"prompt", "answer", "variant"} or one.parts
     # they are planted among the controls, and what cannot be seen does not say that none was supplied
     assert not any("none was supplied" in line for line in made.blind)
-    assert any("none was supplied" in line for line in report(capsys, *args).blind)
+    blind = report(capsys, *args).blind
+    assert any("none was supplied" in line for line in blind)
+    assert any("base64" in line for line in blind)
 
 
 def test_variants_of_no_example_are_a_failure(capsys, folder):

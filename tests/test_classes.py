@@ -658,6 +658,8 @@ def test_a_short_choice_alone_is_a_statement():
         ("return Return RETURN value Value VALUE x y result Result RESULT", "passage"),
         ("open read close write seek 1 2 3 4", "solution"),
         (f"open read close write seek tell join split strip {'x y z w ' * 8}", "solution"),
+        ("He runs 3*3=9 times; so he runs 9*60=540 meters 540", "passage"),  # 13 units
+        ("He runs 3*3=<<3*3=9>>9 times; so he runs 9*60=<<9*60=540>>540 meters 540", "solution"),
     ],
 )
 def test_an_idiom_alone_is_no_solution(solution, cls):

@@ -46,6 +46,12 @@ from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
 
 Progress = Callable[[str, int, int | None], None]
+# measured on copies of whole items, prompt and answer
+ENCODED = (
+    "Encoded copies, which are read as they stand: base64 and percent-encoding hide all (found: 0 of 300 of GSM8K); "
+    "\\uXXXX and &#NNNN; all that is not in Latin script (0 of 300 of CMRC 2018); a JSON string that was not decoded, "
+    "with its \\n, hides code in part (151 of 164 of HumanEval)."
+)
 UNITS = "runs of letters, marks and digits over NFKC_Casefold; each character of an unspaced script"
 
 
@@ -320,6 +326,7 @@ def _blind(eval_: Eval, scope: Sequence[Scope], untested: int, control: Controls
         "." if "variant" in {one.form for one in control.forms} else ", for none was supplied (--variants)."
     )
     yield f"Copies of fewer than {eval_.index.n} units in a row, unless they are edits of an example or all of it."
+    yield ENCODED
     if low:
         forms = ", ".join(f"{form} ({each.share:.0%} found)" for form, each in low.items() if each.share is not None)
         yield f"Part of the copies of these forms, by the controls: {forms}."

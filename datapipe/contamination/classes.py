@@ -125,6 +125,8 @@ def _worded(hit: Hits, suites: Suites, side: Side, found: Found, shared: Templat
         if answering[row]:
             held = wording.found(part, doc)
             idle[row] = wording.words(part, held) < min(n, np.count_nonzero(held) / 2)
+            if idle[row] and hit.entire[row] and layout.units[part] >= 2 * n:  # idioms are short, or code, or formulas
+                idle[row] = wording.words(part) < SHORTEST or wording.is_code(part)
         if asking[row] and wording.quotes(part):
             quoted = wording.quoted(part)
             own = np.count_nonzero((quoted == 0) & ~shared.shared_units(layout, part))

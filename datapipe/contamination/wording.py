@@ -16,6 +16,7 @@ import pyarrow as pa
 from datapipe import text
 from datapipe.contamination.intervals import RUN, Layout, among, columns
 from datapipe.contamination.nearby import Places
+from datapipe.contamination.windows import looks_like_code
 from datapipe.kernels import proof
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff"
@@ -63,6 +64,9 @@ class Wording:
             data[start:end].decode().casefold() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         }
         return sum(WORD.search(one) is not None for one in spelled)
+
+    def is_code(self, part: int) -> bool:
+        return looks_like_code(self._texts[part])
 
     def quoted(self, part: int) -> np.ndarray:
         """int64 of each unit: the number of the quotation that it stands in, from 1 on; 0 for none."""
