@@ -244,10 +244,12 @@ class Judging:
         own = self.figures(text, seen.runs, self.excluded(text))
         raw = self.figures(text, seen.runs, set())
         final = self.figures(text, seen.runs, self.final(text))
-        entire = any(run.start == 0 and run.length == size for run in seen.runs)
+        look = seen.window or {}
+        spelled = bool(look.get("letters"))  # letters and digits are those of the text
+        entire = any(run.start == 0 and run.length == size for run in seen.runs) or spelled
         bare = text in self.stock or self.told_whole(text)
         copied = entire and size >= n and not bare
-        there = self.enough(text, raw) and (self.enough(text, own) or copied)
+        there = (self.enough(text, raw) and (self.enough(text, own) or copied)) or (spelled and not bare)
         plain = there and (self.enough(text, final) or copied)
 
         def of_own(share: float | None) -> float:
@@ -258,7 +260,6 @@ class Judging:
                 return 1 - (1 - share) * size / own[0]
             return 0.0 if bare or size >= n else share
 
-        look = seen.window or {}
         shares = {name: look.get(name) for name in ("containment", "edit", "numbers", "identifiers", "plain")}
         blurred = self.figures(text, [*seen.runs, *seen.masked], set())
         by_mask = blurred[1] / blurred[0] if blurred[1] else None

@@ -370,6 +370,25 @@ def test_a_document_of_five_examples_is_a_mirror(capsys, folder):
     assert "mirror: five" in run(capsys, "--eval", "many.jsonl", "--train", "t.jsonl")[1]
 
 
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+MONEY = "A shop of Marrowby sold {} lanterns in spring, {} in summer and {} in the fall; how many did it sell in all?"
+SPELLED = {  # the numbers of an example, those of its copy -> class; None: too little is equal
+    "separators left out": (("1,250", "3,400", "2,100"), ("1250", "3400", "2100"), "adjacent"),
+    "separators put in": (("1250", "3400", "2100"), ("1,250", "3,400", "2,100"), "adjacent"),
+    "other numbers": (("1,250", "3,400", "2,100"), ("1250", "3500", "2100"), None),
+    "digits in other numbers": (("1,250", "3,400", "2,100"), ("1250", "340", "2100"), None),
+}
+
+
+@pytest.mark.parametrize("own, copied, cls", SPELLED.values(), ids=SPELLED)
+def test_numbers_are_the_same_whatever_parts_their_digits(capsys, folder, own, copied, cls):
+    write(folder / "money.jsonl", {"id": "m", "question": MONEY.format(*own), "answer": "6750 lanterns of glass"})
+    write(folder / "t.jsonl", {"text": f"{MONEY.format(*copied)} It sold 6750 lanterns of glass."})
+    made = report(capsys, "--eval", "money.jsonl", "--train", "t.jsonl")
+    assert [one.cls for one in made.sections[0].flagged] == ([cls] if cls else [])
+
+
 # --- common n-grams -------------------------------------------------------------------------------------------------
 
 

@@ -130,6 +130,21 @@ def test_numbers_by_mask():
     assert row["edit"] == 1 - 2 / 16
 
 
+@pytest.mark.parametrize(
+    "other, letters",
+    [
+        ("a shop sold 1250 lanterns by e mail and 3 400 in person to all who asked for them there", True),
+        ("A SHOP sold 1,250 lanterns by e-mail, and 3,400 in person to all who asked for them there!", True),
+        ("a shop sold 1250 lanterns by email and 3401 in person to all who asked for them there", False),
+        ("a shop sold 1250 lanterns by email and 3400 in person to all who asked for them", False),
+    ],
+)
+def test_all_letters_and_digits_in_a_row(other, letters):
+    part = "a shop sold 1250 lanterns by email and 3400 in person to all who asked for them there"
+    (row,) = second(part, f"before it {other} and behind it")
+    assert row["letters"] is letters
+
+
 CODE = """def total(items, limit):
     result = 0
     for item in items:

@@ -2,7 +2,8 @@
 Which texts of the eval side a document holds, and how: one row for each (text, document) with anything to say.
 
 * *plain*: half of the text in one contiguous match, or more than half of it in matches together, both before and after
-  what is no evidence (template, told and common n-grams) is left out; or a verbatim copy of a whole text of its own.
+  what is no evidence (template, told and common n-grams) is left out; or a verbatim copy of a whole text of its own,
+  which may have separators in other places: 1,000 for 1000.
   Matches of fewer than 13 units (of 19 characters of an unspaced script), which may be a phrase that many know, must
   hold three quarters of the text.
 * *varied*: the same but for numbers or identifiers, and one of them does differ.  Half of the units must be equal as
@@ -29,7 +30,7 @@ from datapipe.contamination.intervals import RUN, Layout, Overlap, columns, over
 from datapipe.contamination.template import Template
 
 SHORTEST = 3  # units of a text that may be evidence alone
-SHARES = ("containment", "edit", "numbers", "identifiers", "plain")  # of windows
+SHARES = ("containment", "edit", "numbers", "identifiers", "plain", "letters")  # of windows
 
 
 class Found(Protocol):
@@ -39,7 +40,8 @@ class Found(Protocol):
     runs:     maximal matches of n units and more; beside prompts whole shorter texts too, known by their length
     short:    whole texts of 3 to n - 1 units
     masked:   maximal matches with numbers masked in which a number differs
-    windows:  doc, part, doc_unit, length, containment, edit, plain, numbers?, identifiers?: shares of a text's units
+    windows:  doc, part, doc_unit, length, containment, edit, plain, numbers?, identifiers?: shares of a text's units;
+              letters?: whether all letters and digits of the text stand there in a row
     """
 
     @property
@@ -122,13 +124,15 @@ def hits(layout: Layout, found: Found, template: Template, common: np.ndarray | 
     rows = _Rows([(raw.part, raw.doc), small, short, changed, seen])
     part, doc = rows.part, rows.doc
     units, live = layout.units[part].astype(float), np.maximum(own.live[part], 0)
-    is_verbatim = rows.marked(verbatim)
+    window = {name: rows.largest(seen, found.windows, name) for name in SHARES}
+    spelled = window["letters"] == 1  # a copy but for where its units begin and end
+    is_verbatim = rows.marked(verbatim) | spelled
     bare = (template.stock | template.told_whole)[part]
     tested_part = layout.positions[part] > 0
 
     # what is left out takes flags away and never makes one by dividing by less
     own_flagged = rows.marked(_flagged(own, layout, bounds))
-    there = rows.marked(_flagged(raw, layout, bounds)) & (own_flagged | (is_verbatim & ~bare))
+    there = rows.marked(_flagged(raw, layout, bounds)) & (own_flagged | (is_verbatim & ~bare)) | (spelled & ~bare)
     plain = there & (rows.marked(_flagged(final, layout, bounds)) | (is_verbatim & ~bare))
 
     def of_own(share: np.ndarray) -> np.ndarray:
@@ -136,7 +140,6 @@ def hits(layout: Layout, found: Found, template: Template, common: np.ndarray | 
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(live > 0, 1 - (1 - share) * units / live, np.where(bare | tested_part, 0.0, share))
 
-    window = {name: rows.largest(seen, found.windows, name) for name in SHARES}
     masked_ratio = rows.values((masked.part, masked.doc), masked.covered_ratio)
     numbers = np.fmax(window["numbers"], np.where(rows.marked(changed), masked_ratio, np.nan))
     differs = rows.marked(changed) | (window["numbers"] > window["plain"])

@@ -40,6 +40,7 @@ WINDOWS = pa.schema(
         ("identifiers", pa.float64()),  # the same over code units, identifiers masked; null: no code, or not CLOSE
         ("substr50", pa.bool_()),  # 50 letters and digits in a row, at a stride of 10; all of a part with fewer
         ("extended", pa.int32()),  # units that match in the best run extended over BUDGET substitutions
+        ("letters", pa.bool_()),  # all letters and digits of the part in a row: 1,000 is 1000, e-mail is email
     ]
 )
 MEASURES = frozenset(WINDOWS.names[6:])
@@ -96,14 +97,14 @@ def windows(index: Index, ours: Units, docs: np.ndarray, runs: np.ndarray, maske
     owns = index.text.take(pa.array(some))
     spans = _spans(ours, asked)
     identifiers = _identifiers(ours, spans, owns.take(pa.array(which[close])).to_pylist(), close)
-    substrings = _substrings_in(ours, spans, owns, which, (plain > 0) | (numbers > 0))
+    substrings, letters = _substrings_in(ours, spans, owns, which, (plain > 0) | (numbers > 0))
     return pa.table(
         [
             docs[doc], part.astype(np.int32), first.astype(np.int32), size.astype(np.int32),
             byte_start.astype(np.int64), byte_end.astype(np.int64), common / shingles,
             pa.array(1 - distance / longer, mask=aligned == 0), plain / count,
             pa.array(numbers / count, mask=numbers < 0), identifiers, substrings,
-            extended.astype(np.int32),
+            extended.astype(np.int32), letters,
         ],
         WINDOWS,
     )  # fmt: skip
@@ -133,14 +134,17 @@ def _identifiers(ours: Units, spans: np.ndarray, owns: list[str], close: np.ndar
     return pa.array(found, pa.float64())
 
 
-def _substrings_in(ours: Units, spans: np.ndarray, owns: pa.Array, which: np.ndarray, asked: np.ndarray) -> list[bool]:
-    """substring of parts and their windows, false where it is not asked for."""
+def _substrings_in(
+    ours: Units, spans: np.ndarray, owns: pa.Array, which: np.ndarray, asked: np.ndarray
+) -> tuple[list[bool], list[bool]]:
+    """Of parts and their windows: substring, and whether all of the part is one; false where it is not asked for."""
     data, offsets = text.buffers(owns)
     bares, others = bare(data, offsets[:-1], offsets[1:]), bare(ours.text, *spans[asked].T)
-    found = [False] * len(spans)
+    found, whole = [False] * len(spans), [False] * len(spans)
     for k, other in zip(np.flatnonzero(asked).tolist(), others, strict=True):
         found[k] = substring(bares[which[k]], other)
-    return found
+        whole[k] = found[k] and bares[which[k]] in other
+    return found, whole
 
 
 # --- code --------------------------------------------------------------------------------------------------------
