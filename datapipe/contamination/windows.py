@@ -40,7 +40,7 @@ WINDOWS = pa.schema(
         ("identifiers", pa.float64()),  # the same over code units, identifiers masked; null: no code, or not CLOSE
         ("substr50", pa.bool_()),  # 50 letters and digits in a row, at a stride of 10; all of a part with fewer
         ("extended", pa.int32()),  # units that match in the best run extended over BUDGET substitutions
-        ("letters", pa.bool_()),  # all letters and digits of the part in a row: 1,000 is 1000, e-mail is email
+        ("letters", pa.bool_()),  # all letters and digits of the part in a row, in their case: 1,000 is 1000
     ]
 )
 MEASURES = frozenset(WINDOWS.names[6:])
