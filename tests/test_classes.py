@@ -143,6 +143,8 @@ def test_worked_example_18_distance_is_reported():
     given = Given([("s", {"prompt": PROMPT, "answer": ANSWER})], [f"{PROMPT} {filler(6)} {ANSWER}"])
     row = given.judged().classes.to_pylist()[0]
     assert (row["distance"], row["answer"], row["kinds"]) == (6, 1, ["answer", "prompt"])
+    nearest = Given(given.examples, [f"{PROMPT} {filler(40)} {ANSWER} {PROMPT} {filler(6)} {ANSWER}"])
+    assert nearest.judged().classes["distance"].to_pylist() == [6]
 
 
 def test_a_long_answer_far_away_is_a_solution():
@@ -183,6 +185,7 @@ def test_a_tiny_answer_stands_in_front_of_the_next_question(document, answer, su
     [
         (f"{ANSWER} {PROMPT}", {"answer": ANSWER}, "prompt"),
         (f"{SOLUTION} {filler(5)} {PROMPT}", {"solution": SOLUTION}, "adjacent"),
+        (f"{SOLUTION} {' '.join(PROMPT.split()[2:])}", {"solution": SOLUTION}, "adjacent"),
         (f"{SOLUTION} {filler(150)} {PROMPT}", {"solution": SOLUTION}, "solution"),
         (f"{' '.join(PROMPT.split()[:11])} {filler(3)} {ANSWER}", {"answer": ANSWER}, "adjacent"),
         (f"{' '.join(PROMPT.split()[:9])} {filler(5)} {ANSWER}", {"answer": ANSWER}, "clean"),
@@ -191,8 +194,8 @@ def test_a_tiny_answer_stands_in_front_of_the_next_question(document, answer, su
         (f"{ANSWER} {filler(5)}", {"answer": ANSWER}, "clean"),
         ("four score and seven", {"answer": "four score and seven"}, "clean"),
     ],
-    ids=["answer before", "solution before", "solution far before", "most of the prompt",
-         "a phrase of the prompt", "too little of the prompt",
+    ids=["answer before", "solution before", "solution before the rest of the prompt", "solution far before",
+         "most of the prompt", "a phrase of the prompt", "too little of the prompt",
          "no word of its own", "a word alone", "a few words alone"],
 )  # fmt: skip
 def test_what_lies_beside_a_prompt(document, parts, cls):
@@ -213,6 +216,38 @@ SHORT = "who wrote the iliad"
 )
 def test_a_short_prompt_with_its_answer(answer, gap, cls):
     assert one(f"{SHORT} {filler(gap)} {answer}", prompt=SHORT, answer=answer) == cls
+
+
+def test_of_a_chat_the_longest_question_counts():
+    parts = {"prompt": ["go on", SHORT], "answer": "homer the poet of"}
+    assert one(f"{SHORT} homer the poet of", **parts) == "adjacent"
+    assert one(f"{SHORT} homer the poet", **parts | {"answer": "homer the poet"}) == "short"
+
+
+def test_the_first_place_of_a_short_prompt_is_shown():
+    given = Given([("s", {"prompt": SHORT})], [f"{filler(9)} {SHORT} {filler(9)} {SHORT}"])
+    row = given.judged().classes.to_pylist()[0]
+    assert (row["class"], row["doc_unit"], row["length"]) == ("short", 9, 4)
+
+
+@pytest.mark.parametrize("found, cls", [(14, "prompt"), (9, "short")])
+def test_a_short_prompt_beside_a_piece_of_its_passage(found, cls):
+    """A passage makes a prompt whole where it is found itself."""
+    assert one(f"{' '.join(PASSAGE.split()[:found])} {SHORT}", prompt=SHORT, passage=PASSAGE) == cls
+
+
+@pytest.mark.parametrize("units, cls", [(2, "prompt"), (1, "short")])
+def test_a_short_prompt_and_its_choices_are_an_n_gram_together(units, cls):
+    """Four units of the question, and two choices."""
+    choices = [text("k", units), text("l", units)]
+    assert one(f"{SHORT} {' '.join(choices)}", prompt=SHORT, choices=choices, correct=0) == cls
+
+
+@pytest.mark.parametrize("held, cls", [((0, 1), "prompt"), ((0,), "short")])
+def test_half_of_the_choices_make_a_short_prompt_whole(held, cls):
+    choices = [text(c, 6) for c in "klmo"]
+    document = f"{SHORT} {' '.join(choices[at] for at in held)}"
+    assert Given([("s", {"prompt": SHORT, "choices": choices})], [document]).classes() == [cls]
 
 
 CHOICE = [text("k", 5), text("l", 5), text("m", 5), text("o", 5)]
@@ -236,6 +271,16 @@ def test_choices(document, cls):
     assert one(document, prompt=SHORT, choices=CHOICE, correct=0) == cls
 
 
+def test_a_choice_behind_most_of_its_prompt():
+    assert one(f"{' '.join(PROMPT.split()[:11])} red", prompt=PROMPT, choices=["red", "blue"], correct=0) == "adjacent"
+
+
+def test_a_wrong_choice_is_named_among_what_was_found():
+    given = Given([("s", {"prompt": PROMPT, "choices": [text("k"), text("l")]})], [f"{PROMPT} {text('l')}"],
+                  correct=[0])  # fmt: skip
+    assert given.judged().evidence["kinds"].to_pylist() == [["choices", "prompt"]]
+
+
 def test_a_list_of_long_choices_is_no_solution():
     choices = [text("k"), text("l"), text("m")]
     assert one(" ".join(choices), prompt=PROMPT, choices=choices, correct=1) == "clean"
@@ -245,6 +290,35 @@ def test_a_list_of_long_choices_is_no_solution():
     # the answer given as text of its own as well
     more = {"prompt": PROMPT, "choices": choices, "correct": 1, "answer": choices[1]}
     assert one(f"{PROMPT} {' '.join(choices)}", **more) == "prompt"
+
+
+def test_a_list_whose_wrong_choices_are_common_is_a_list():
+    """Whether a wrong choice stands there is no question of evidence."""
+    right, wrong = text("k", 16), text("l", 30)
+    broken = [*wrong.split()[:14], "so", "so", *wrong.split()[16:]]
+    given = Given(
+        [("s", {"prompt": PROMPT, "choices": [right, wrong]})], [f"{right} {' '.join(broken)}"],
+        common=grams(wrong, 0, 23), correct=[0],
+    )  # fmt: skip
+    assert given.classes() == ["clean"]
+    assert Given(given.examples, [right], correct=[0]).classes() == ["solution"]
+
+
+def test_a_long_list_does_not_hide_the_choice_behind_it():
+    """The window begins where the list ends."""
+    choices = [text(c, 60) for c in "klm"]
+    listed = " ".join(choices)
+    parts = {"prompt": PROMPT, "choices": choices, "correct": 1}
+    assert one(f"{PROMPT} {listed} {filler(9)} {choices[1]}", **parts) == "adjacent"
+    assert one(f"{PROMPT} {listed} {filler(9)} {choices[2]}", **parts) == "prompt"
+
+
+@pytest.mark.parametrize("between, cls", [("homer virgil", "adjacent"), ("homer", "short"), ("virgil", "adjacent")])
+def test_only_a_list_of_choices_is_no_distance(between, cls):
+    """The right choice alone is no list: it is what stands in any text about the matter."""
+    document = f"{SHORT} {filler(90)} {between} {filler(60, 300)} homer the poet of smyrna"
+    parts = {"prompt": SHORT, "choices": ["homer", "virgil", "ovid"], "correct": 0}
+    assert one(document, answer="homer the poet of smyrna", **parts) == cls
 
 
 def test_long_choices_between_prompt_and_answer_are_no_distance():
@@ -273,12 +347,22 @@ def test_a_number_variant_is_no_copy_even_where_half_is_the_same():
     assert row["longest_ratio"] > 0.5
     assert row["class"] == "variant"
     assert Given([("s", {"prompt": NUMBERS, "answer": "30"})], [f"{NUMBERS} 30", varied]).classes() == ["adjacent"]
+    # one document with both holds the item
+    assert one(f"{varied} {filler(9)} {NUMBERS} {filler(9, 50)}", prompt=NUMBERS) == "prompt"
 
 
 def test_beside_a_variant_only_a_solution_counts():
     varied = NUMBERS.replace("120", "90")
     assert one(f"{varied} {ANSWERED}", prompt=NUMBERS, solution=ANSWERED) == "adjacent"
     assert one(f"{varied} {ANSWERED.replace('120', '90')}", prompt=NUMBERS, solution=ANSWERED) == "variant"
+
+
+def test_beside_a_variant_no_choice_counts():
+    varied, right, wrong = NUMBERS.replace("120", "90"), text("k"), text("l")
+    listed = f"{varied} {right} {wrong} so {right}"
+    assert one(listed, prompt=NUMBERS, choices=[right, wrong], correct=0) == "variant"
+    assert one(listed.replace("90", "120"), prompt=NUMBERS, choices=[right, wrong], correct=0) == "adjacent"
+    assert one(f"{varied} {right}", prompt=NUMBERS, choices=[right, wrong], correct=0) == "solution"
 
 
 def test_beside_a_copied_prompt_a_solution_with_other_numbers_is_no_answer():
@@ -300,11 +384,41 @@ def test_beside_a_copied_prompt_a_solution_with_other_numbers_is_no_answer():
         ({"numbers": 0.8, "plain": 0.3, "edit": 0.9}, "variant"),
         ({"numbers": 0.79, "plain": 0.3, "edit": 0.79}, "clean"),
         ({"numbers": 0.7, "plain": 0.7, "edit": 0.9}, "near"),
+        ({"numbers": 0.9, "plain": 0.9, "edit": 0.9}, "near"),
     ],
 )
 def test_windows(window, cls):
     row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 14} | window
     assert Given([("s", {"prompt": PROMPT})], [filler(40)], [row]).classes() == [cls]
+
+
+@pytest.mark.parametrize(
+    "window, cls",
+    [
+        ({"edit": 0.9}, "near"),
+        ({"edit": 0.85}, "clean"),
+        ({"numbers": 0.9, "plain": 0.3, "edit": 0.6}, "variant"),
+        ({"numbers": 0.85, "plain": 0.3, "edit": 0.6}, "clean"),
+        ({"identifiers": 0.9, "plain": 0.3, "edit": 0.6}, "variant"),
+        ({"identifiers": 0.85, "plain": 0.3, "edit": 0.6}, "clean"),
+    ],
+)
+def test_windows_are_held_against_what_is_a_texts_own(window, cls):
+    """Of 24 units 16 are its own, or straddle: .15 of all are .225 of these."""
+    prompts = [f"{text('shared', 15)} {text(own, 9)}" for own in "ab"]
+    row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 24} | window
+    assert Given([("s", {"prompt": own}) for own in prompts], [filler(40)], [row]).classes() == [cls, "clean"]
+
+
+@pytest.mark.parametrize("units, edit, cls", [(12, 0.74, "clean"), (12, 0.75, "variant"), (13, 0.5, "variant")])
+def test_a_variant_of_few_units_is_mostly_equal(units, edit, cls):
+    row = {"doc": 0, "part": 0, "doc_unit": 0, "length": units, "numbers": 0.95, "plain": 0.3, "edit": edit}
+    assert Given([("s", {"prompt": text("p", units)})], [filler(40)], [row]).classes() == [cls]
+
+
+def test_what_stands_there_is_no_variant_by_its_names():
+    row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 14, "identifiers": 0.9, "plain": 0.7, "edit": 0.8}
+    assert Given([("s", {"prompt": PROMPT})], [" ".join(PROMPT.split()[:11])], [row]).classes() == ["prompt"]
 
 
 def test_siblings_of_what_stands_there_are_echoes():
@@ -326,6 +440,7 @@ def test_an_answer_beside_a_near_prompt():
 
 def test_a_supplied_variant_is_near():
     assert one(text("v"), prompt=PROMPT, variant=text("v")) == "near"
+    assert one(NUMBERS.replace("120", "90"), prompt=PROMPT, variant=NUMBERS) == "near"
 
 
 # --- what examples share ----------------------------------------------------------------------------------------
@@ -364,6 +479,14 @@ def test_a_short_match_must_hold_most_of_a_text(units, held, cls):
     assert one(" ".join(own.split()[:held]), prompt=own) == cls
 
 
+@pytest.mark.parametrize("more, cls", [(8, "clean"), (9, "prompt")])
+def test_matches_together_must_hold_more_than_half(more, cls):
+    """Half is enough for one match alone."""
+    own = text("h", 32).split()
+    assert one(" ".join([*own[:8], *OTHER[:5], *own[20 : 20 + more]]), prompt=" ".join(own)) == cls
+    assert one(" ".join(own[8:24]), prompt=" ".join(own)) == "prompt"
+
+
 def test_what_six_prompts_of_any_suites_share_is_no_evidence():
     for count, cls in ((5, "prompt"), (6, "clean")):
         prompts = [f"{text(c, 2)} {SHARED}" for c in "abcdef"[:count]]
@@ -372,8 +495,9 @@ def test_what_six_prompts_of_any_suites_share_is_no_evidence():
 
 
 def test_a_prompt_inside_another_is_still_found_whole():
-    prompts = [PROMPT, f"{PROMPT} {text('q')}"]
-    assert Given([("s", {"prompt": own}) for own in prompts], [PROMPT]).classes() == ["prompt", "clean"]
+    for units, cls in ((13, "prompt"), (12, "untested")):  # a shorter one is a phrase of the other
+        prompts = [text("p", units), f"{text('p', units)} {text('q')}"]
+        assert Given([("s", {"prompt": own}) for own in prompts], prompts[:1]).classes() == [cls, "clean"]
 
 
 def test_near_is_held_against_what_is_its_own():
@@ -395,6 +519,23 @@ def test_stock_prompts():
     assert judged.classes["reason"].to_pylist() == ["template"] * 3  # found or not
     # two such examples are found by the text
     assert Given(examples[:2], [stock], correct=[0, 0]).classes() == ["prompt", "prompt"]
+
+
+@pytest.mark.parametrize("count, reason", [(2, None), (3, "short")])
+def test_a_short_question_that_three_ask_is_not_tested_with_its_choices(count, reason):
+    choices = [[text(f"{row}{c}", 4) for c in "xyz"] for row in "abc"]
+    examples = [("s", {"prompt": SHORT, "choices": own}) for own in choices[:count]]
+    judged = Given(examples, [filler(30)], correct=[0] * count).judged()
+    assert judged.classes["reason"].to_pylist() == [reason] * count
+
+
+def test_a_passage_that_many_questions_are_about_makes_each_whole():
+    """What examples share is no evidence, but a passage flags nothing alone."""
+    asked = ["who kept the ferry", "when did it sink", "where was the bell"]
+    examples = [("s", {"prompt": own, "passage": PASSAGE}) for own in asked]
+    assert Given(examples, [f"{PASSAGE} {asked[1]}"]).classes() == ["passage", "prompt", "passage"]
+    longer = [("s", {"prompt": own, "passage": f"{PASSAGE} {text(own[:3], 3)}"}) for own in asked]
+    assert Given(longer, [f"{longer[1][1]['passage']} {asked[1]}"]).classes() == ["passage", "prompt", "passage"]
 
 
 def test_short_stock_prompts_are_no_coincidence_to_report():
@@ -442,6 +583,20 @@ def test_common_ngrams_count_where_one_match_covers_half():
     assert judged.classes["reason"].to_pylist() == ["common"]
 
 
+def test_common_ngrams_count_where_half_of_what_is_its_own_is_copied():
+    """More than half of a text stands there in one piece, but most of that piece is everybody's."""
+    own = f"{text('shared', 15)} {text('a', 30)}"
+    units = own.split()
+    examples = [("s", {"prompt": own}), ("s", {"prompt": f"{text('shared', 15)} {text('b', 30)}"})]
+    pieces = " ".join([*units[:23], *OTHER[:9], *units[30:38]])
+    every = grams(own, 0, 38)
+    judged = Given(examples, [pieces], common=every).judged()
+    assert judged.classes["class"].to_pylist() == ["untested", "clean"]
+    assert judged.classes["reason"].to_pylist() == ["common", None]
+    assert Given(examples, [pieces]).classes() == ["prompt", "clean"]
+    assert Given(examples, [" ".join(units[:34])], common=every).classes() == ["prompt", "clean"]
+
+
 # --- twins, mirrors, reasons ------------------------------------------------------------------------------------
 
 
@@ -452,6 +607,11 @@ def test_twins_are_named_and_counted_once():
     assert [row["class"] for row in rows] == ["prompt"] * 4 + ["clean"]
     assert [row["twins"] for row in rows] == [[1, 2], [0, 2], [0, 1], [], []]
     assert [row["counted"] for row in rows] == [True, False, True, True, True]
+    # twins do not make a text one that many examples have
+    twins = [("s", {"prompt": PROMPT, "answer": ANSWER})] * 3
+    assert Given(twins, [PROMPT]).classes() == ["prompt"] * 3
+    differing = [("s", {"prompt": PROMPT, "answer": answer}) for answer in ("one", "two", "three")]
+    assert Given(differing, [PROMPT]).classes() == ["untested"] * 3
 
 
 def test_mirrors():
@@ -470,6 +630,10 @@ def test_mirrors():
         ({"answer": "word"}, "short"),
         ({"prompt": SHORT, "solution": SOLUTION}, None),
         ({"prompt": SHORT, "choices": CHOICE}, None),
+        ({"prompt": "who kept it", "choices": CHOICE}, None),
+        ({"prompt": "who did", "choices": CHOICE}, "short"),
+        ({"prompt": SHORT, "choices": ["one two", "six ten"]}, None),
+        ({"prompt": SHORT, "choices": ["one two", "six"]}, "short"),
         ({"prompt": "?", "choices": CHOICE}, "short"),
     ],
 )
@@ -489,6 +653,30 @@ def test_the_most_telling_document_decides():
         {"example": 0, "doc": 1, "class": "adjacent"},
         {"example": 0, "doc": 2, "class": "prompt"},
     ]
+
+
+def test_the_document_with_most_of_it_decides():
+    documents = [" ".join(PROMPT.split()[:11]), PROMPT, " ".join(PROMPT.split()[:12])]
+    assert Given([("s", {"prompt": PROMPT})], documents).judged().classes["doc"].to_pylist() == [1]
+
+
+def test_documents_that_do_not_flag_are_not_counted():
+    found = Given([("s", {"prompt": SHORT, "answer": "homer the poet of"})], [SHORT, f"{SHORT} homer the poet of"])
+    assert found.judged().classes["documents"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "document, parts, cls, part",
+    [
+        (f"{' '.join(SOLUTION.split()[:11])} {filler(150)} {text('k')}", {"answer": text("k")}, "solution", 2),
+        (f"{PASSAGE} {filler(150)} {' '.join(PROMPT.split()[:11])}", {"passage": PASSAGE}, "prompt", 0),
+        (f"{' '.join(PROMPT.split()[:11])} {SOLUTION}", {}, "adjacent", 0),
+    ],
+    ids=["more of the answer", "what makes it the class", "the prompt beside its solution"],
+)
+def test_the_part_that_is_shown(document, parts, cls, part):
+    row = Given([("s", {"prompt": PROMPT, "solution": SOLUTION, **parts})], [document]).judged().classes.to_pylist()[0]
+    assert (row["class"], row["part"]) == (cls, part)
 
 
 def test_nothing_at_all():
@@ -555,6 +743,7 @@ def test_told_apart():
     assert not nearby.told_apart(prompt, [*right, place(30, 32)], [[place(15, 17), place(40, 42)]])
     assert not nearby.told_apart(prompt, [*right, place(300, 302)], wrong)
     assert nearby.told_apart(prompt, right, [])
+    assert not nearby.told_apart(prompt, right * 2, wrong)  # one place
 
 
 def test_dense():
@@ -602,7 +791,9 @@ def test_a_prompt_found_in_what_it_quotes_is_a_passage(marks):
     prompt = f"{marks.format(SPEECH)} {ASKS}?"
     assert one(f"{filler(9)} {SPEECH} {filler(9, 50)}", prompt=prompt) == "passage"
     assert one(f"{filler(9)} {prompt} {filler(9, 50)}", prompt=prompt) == "prompt"
-    assert one(f"{filler(9)} {SPEECH} which president of the land {filler(9, 50)}", prompt=prompt) == "prompt"
+    for more, cls in ((3, "passage"), (4, "prompt")):  # half an n-gram
+        beyond = " ".join(ASKS.split()[:more])
+        assert one(f"{filler(9)} {SPEECH} {beyond} {filler(9, 50)}", prompt=prompt) == cls
 
 
 @pytest.mark.parametrize(
@@ -622,8 +813,18 @@ def test_what_is_no_quotation(prompt):
 def test_quotations_are_long_and_in_any_script():
     short = " ".join(SPEECH.split()[:7])
     assert one(f"{filler(9)} {short} who {filler(9, 50)}", prompt=f"“{short}” who said it?") == "prompt"
+    longer = " ".join(SPEECH.split()[:8])
+    assert one(f"{filler(9)} {longer} who {filler(9, 50)}", prompt=f"“{longer}” who said it?") == "passage"
+    assert one(f"{filler(9)} {longer} {filler(9, 50)}", prompt=f"“{longer}” who said?") == "prompt"  # all but a word
+    # a whole copy is found, however little of it is not quoted
+    assert one(f"{filler(9)} {SPEECH} who said it {filler(9, 50)}", prompt=f"“{SPEECH}” who said it?") == "prompt"
+    assert one(f"{filler(9)} {SPEECH} who said {filler(9, 50)}", prompt=f"“{SPEECH}” who said it?") == "passage"
     speech = SPEECH.replace("o", "ö").replace("a", "ä")
     assert one(f"{filler(9)} {speech} {filler(9, 50)}", prompt=f"“{speech}” {ASKS}?") == "passage"
+    asked = "кто из президентов страны сказал эти слова"
+    assert one(f"{filler(9)} {SPEECH} {filler(9, 50)}", prompt=f"{asked}: “{SPEECH}”?") == "passage"
+    verse = "天地玄黃宇宙洪荒"
+    assert one(f"{filler(9)} {verse}谁 {filler(9, 50)}", prompt=f"「{verse}」谁说过") == "passage"
 
 
 def test_a_quotation_that_begins_before_the_text():
@@ -660,11 +861,22 @@ def test_a_short_choice_alone_is_a_statement():
         (f"open read close write seek tell join split strip {'x y z w ' * 8}", "solution"),
         ("He runs 3*3=9 times; so he runs 9*60=540 meters 540", "passage"),  # 13 units
         ("He runs 3*3=<<3*3=9>>9 times; so he runs 9*60=<<9*60=540>>540 meters 540", "solution"),
+        (f"open read close write seek tell join split {'x y z w ' * 8}", "solution"),
+        (f"open read close write seek tell join {'x y z w ' * 8}", "passage"),
+        (f"{'x y z w ' * 2} open read close write seek tell join split", "solution"),
+        ("先生把船停在旧桥下面等到天亮才走", "solution"),
     ],
 )
 def test_an_idiom_alone_is_no_solution(solution, cls):
     assert one(f"{filler(9)} {solution}", prompt=PROMPT, solution=solution) == cls
     assert one(f"{PROMPT} {solution}", prompt=PROMPT, solution=solution) == "adjacent"
+
+
+def test_an_idiom_at_the_head_of_a_solution_is_no_solution():
+    """Words count where they were found."""
+    idiom, more = "x y z w " * 4, "open read close write seek tell join split strip"
+    assert one(f"{filler(9)} {idiom} open", prompt=PROMPT, solution=f"{idiom} {more}") == "passage"
+    assert one(f"{filler(9)} {idiom} {more}", prompt=PROMPT, solution=f"{idiom} {more}") == "solution"
 
 
 def test_formulas_are_no_variants():
@@ -707,6 +919,27 @@ def test_a_piece_of_a_question_is_short_shared_and_about_something(own, found, p
     examples = [("s", {"prompt": one, **more}) for one, more in zip((asked, other), about, strict=True)]
     piece = " ".join(asked.split()[-found:])
     assert Given(examples, [f"{filler(9)} {piece} {filler(9, 50)}"]).classes() == [cls, "clean"]
+    beside = Given([("s", {**own, "answer": ANSWER}) for _, own in examples], [f"{filler(9)} {piece} {ANSWER}"])
+    assert beside.classes() == ["adjacent", "clean"]
+
+
+def test_a_question_nearly_found_is_no_piece():
+    """However little of it one match holds."""
+    asked, other = (f"{text('shared', 9)} {text(own, 7)}" for own in "ab")
+    examples = [("s", {"prompt": own, "passage": text(f"{own[-3:]}c")}) for own in (asked, other)]
+    row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 16, "edit": 15 / 16}
+    found = " ".join("other" if at == 5 else unit for at, unit in enumerate(asked.split()))
+    assert Given(examples, [found], [row]).classes() == ["near", "clean"]
+    assert Given(examples, [found]).classes() == ["clean", "clean"]
+
+
+def test_a_short_question_with_other_numbers_is_no_piece():
+    asked, other = (f"how many of the {many} passengers went on by boat and why" for many in (12, 7))
+    examples = [("s", {"prompt": f"{own} {more}", "passage": text(f"{more}c")})
+                for own, more in ((asked, "then"), (other, "ever"))]  # fmt: skip
+    assert Given(examples, [f"{filler(9)} {asked.replace('12', '30')} then {filler(9, 50)}"]).classes() == [
+        "variant", "clean",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
