@@ -51,6 +51,35 @@ def test_an_example_of_nothing_but_numbers_is_found_by_a_whole_copy_alone():
     assert judged([prompt(NUMBERS)], [" ".join(NUMBERS.split()[:15])]) == ["untested"]
 
 
+# --- what examples share ----------------------------------------------------------------------------------------------
+
+LETTER = "in the letter that the harbour master wrote to the council of {} about the price of the bells and the rope"
+
+
+def test_an_item_with_another_name_is_another_fact():
+    """One word is an item's own, with what straddles it: nearly the same by edits, and nothing of it is there."""
+    items = [prompt(LETTER.format(name)) for name in ("Osterness", "Quellin")]
+    assert judged(items, [LETTER.format("Marrowby")]) == ["clean", "clean"]
+    assert judged(items, [LETTER.format("Quellin")]) == ["clean", "prompt"]
+    assert judged(items[:1], [LETTER.format("Marrowby")]) == ["prompt"]  # nobody else has the letter
+
+
+@pytest.mark.parametrize("changed, cls", [((26, 29, 32), "near"), ((26, 29, 32, 35), "clean")])
+def test_each_difference_counts_against_what_is_an_items_own(changed, cls):
+    """Of 36 units 19 are its own, or straddle: three changes leave more than four fifths of them, four do not."""
+    items = [f"{text('shared', 24)} {text(own, 12)}" for own in "ab"]
+    document = " ".join("other" if at in changed else unit for at, unit in enumerate(items[0].split()))
+    assert judged([prompt(own) for own in items], [document]) == [cls, "clean"]
+
+
+def test_what_two_right_choices_share_tells_none_apart():
+    right = [f"{text('both', 14)} {text(own, 5)}" for own in "ab"]
+    example = prompt(text("p"), *(("choices", True, own) for own in right), ("choices", False, text("w", 9)))
+    assert judged([example], [text("both", 14)]) == ["clean"]
+    assert judged([example], [right[1]]) == ["solution"]
+    assert judged([prompt(text("p"), *example[2:])], [text("both", 14)]) == ["solution"]
+
+
 # --- stock prompts --------------------------------------------------------------------------------------------------
 
 
@@ -73,6 +102,24 @@ def test_a_prompt_that_three_have_is_told_by_its_answer(document, classes):
 
 def test_answers_of_two_units_do_not_tell_which_it_is():
     assert judged(asked("red one", "blue one", "green one"), [f"{STOCK} blue one"]) == ["untested"] * 3
+
+
+def test_a_long_answer_tells_which_it_is_where_it_is_found_as_it_is():
+    solutions = [text(f"{own}s", 24) for own in "abc"]
+    nearly = " ".join("other" if at in (8, 16) else unit for at, unit in enumerate(solutions[1].split()))
+    examples = [prompt(STOCK, ("solution", None, own)) for own in solutions]
+    assert judged(examples, [f"{STOCK} {solutions[1]}"]) == ["clean", "adjacent", "clean"]
+    assert judged(examples, [f"{STOCK} {nearly}"]) == ["clean", "near", "clean"]
+    assert judged([prompt(text("p"), ("solution", None, solutions[1]))], [f"{text('p')} {nearly}"]) == ["adjacent"]
+
+
+def test_a_long_choice_tells_which_it_is():
+    """One of three: too few of the choices to make the prompt whole."""
+    examples = [
+        prompt(STOCK, *(("choices", at == 0, text(f"{own}{at}k", 14)) for at in range(3))) for own in "abc"
+    ]  # fmt: skip
+    assert judged(examples, [f"{STOCK} {text('b0k', 14)}"]) == ["clean", "adjacent", "clean"]
+    assert judged(examples, [f"{STOCK} {text('b1k', 14)}"]) == ["clean"] * 3
 
 
 # --- crowds ---------------------------------------------------------------------------------------------------------
@@ -109,6 +156,42 @@ def test_siblings_of_an_item_that_stands_there_are_echoes():
     other = ITEM.replace("120", "77")
     assert judged([prompt(ITEM)], [f"{text('z', 9)} {other}"], "s") == ["variant"]
     assert judged(both, [f"{ITEM} {text('z', 40)} {other}"], "st")[0] == "prompt"
+
+
+def test_an_echo_is_where_the_item_is_wherever_its_longest_match_begins():
+    item = f"{text('t', 9)} 12 {text('u', 8)} 7 {text('v', 10)}"
+    sibling = item.replace(" 12 ", " 15 ").replace(" 7 ", " 9 ")
+    assert judged([prompt(item), prompt(sibling)], [f"{text('z', 9)} {item}"], "st") == ["prompt", "clean"]
+
+
+@pytest.mark.parametrize("own, sibling, cls", [(40, 20, "clean"), (40, 19, "variant"), (20, 40, "clean"),
+                                               (20, 41, "variant")])  # fmt: skip
+def test_an_echo_has_half_to_twice_the_length_of_the_item(own, sibling, cls):
+    there = text("t", 41).split()
+    there[5] = "12"
+    other = [*there[:5], "15", *there[6:sibling]]
+    document = f"{text('z', 9)} {' '.join(there[: max(own, sibling)])} {text('y', 9)}"
+    assert judged([prompt(" ".join(there[:own])), prompt(" ".join(other))], [document], "st") == ["prompt", cls]
+
+
+def test_with_other_names_and_other_numbers_an_item_is_another_fact():
+    """Five units of six are equal, but no n-gram is, but for the numbers."""
+    own = text("w", 48).split()
+    there = list(own)
+    for at in range(5, 48, 6):
+        own[at], there[at] = (f"name{at}x", f"other{at}x") if at < 24 else (str(at), str(at + 1))
+    assert judged([prompt(" ".join(own))], [" ".join(there)]) == ["clean"]
+    assert judged([prompt(" ".join(own))], [" ".join([*own[:9], *there[9:]])]) == ["near"]
+
+
+def test_of_two_as_near_the_one_with_other_numbers_is_meant():
+    """Four units of thirty differ from either: numbers of one, names of the other."""
+    there, numbers, names = (text("w", 30).split() for _ in range(3))
+    for at in (4, 9, 14, 19):
+        there[at], numbers[at], names[at] = str(at), str(at + 1), f"name{at}x"
+    both, document = [prompt(" ".join(own)) for own in (numbers, names)], " ".join(there)
+    assert judged(both, [document], "st") == ["variant", "clean"]
+    assert judged(both[1:], [document]) == ["near"]
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
