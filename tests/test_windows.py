@@ -17,6 +17,7 @@ from datapipe.kernels import edit
 
 UNITS = st.lists(st.integers(2, 6), max_size=12).map(lambda values: np.array(values, np.uint64))
 ITEM = "a train leaves the station at noon and travels north at a steady speed of sixty miles an hour for three hours"
+APPLES = "tom has 12 apples and buys 7 more how many apples does he have in all"
 
 
 def distance(a: Sequence[int], b: Sequence[int]) -> int:
@@ -76,6 +77,9 @@ def test_the_window_has_the_best_extended_run():
     assert row["extended"] == 17
     (row,) = second(part, "a b c d e f g h 1 2 3 4 5 6 7 q r s t")
     assert row["extended"] == 8
+    # from a run that is equal as it stands: two numbers of sixteen units differ
+    (row,) = second(APPLES, APPLES.replace("12", "31").replace("7", "9"))
+    assert row["extended"] == 14
 
 
 def second(part: str, value: str, kind: str = "prompt") -> list[dict]:
@@ -122,9 +126,33 @@ def test_containment_is_of_the_part():
     assert row["plain"] == 10 / 14
 
 
+@pytest.mark.parametrize("held, seen", [(8, 1), (7, 0)])
+def test_a_window_is_looked_at_where_a_whole_n_gram_is(held, seen):
+    part = [f"u{i}" for i in range(14)]
+    assert len(second(" ".join(part), " ".join(["x", *part[:held], "y"]))) == seen
+
+
+LONG = ["abcdefghijklm", "nopqrstuvwxyz", "abcnopdefqrst", "ghiuvwjklxyzm", "mlkjihgfedcba"]  # 65 letters
+LETTERS = list("bcdfghjklm")
+
+
+@pytest.mark.parametrize(
+    "part, there",
+    [
+        ([*LONG, *LETTERS], [*LONG, "and", "so", *LETTERS]),
+        ([*LETTERS, *LONG], [*LETTERS, "and", "so", *LONG]),
+        ([*LONG[:4], "12", *LONG[:4]], [*LONG[:4], "15", *LONG[:4]]),
+    ],
+    ids=["in front of the run", "behind it", "around a number"],
+)
+def test_fifty_letters_anywhere_in_the_window(part, there):
+    """The window is half a part longer on both sides, for what was put in or left out."""
+    (row,) = second(" ".join(part), " ".join(["x"] * 30 + there + ["y"] * 30))
+    assert row["substr50"] is True
+
+
 def test_numbers_by_mask():
-    part = "tom has 12 apples and buys 7 more how many apples does he have in all"
-    (row,) = second(part, part.replace("12", "31").replace("7", "９"))
+    (row,) = second(APPLES, APPLES.replace("12", "31").replace("7", "９"))
     assert row["numbers"] == 1.0
     assert row["plain"] < 0.6
     assert row["edit"] == 1 - 2 / 16
@@ -163,12 +191,37 @@ def test_identifiers_by_mask():
     assert row["plain"] < 1
 
 
+def calls(name: str, many: int) -> str:
+    return "\n".join(f"{name}{at}();" for at in range(many))
+
+
+HEAD, TAIL = calls("a", 8), calls("b", 8)
+
+
+@pytest.mark.parametrize(
+    "part, there, plain, known",
+    [
+        ([HEAD, calls("v", 24), TAIL], [TAIL, HEAD, calls("q", 24)], 16 / 40, True),
+        ([HEAD, calls("v", 25), TAIL], [TAIL, HEAD, calls("q", 25)], 16 / 41, False),
+        ([HEAD, *(f"v{at}();\nu{at}();" for at in range(8))], [HEAD, *(f"q{at}();\nu{at}();" for at in range(8))],
+         8 / 24, True),
+        ([HEAD, calls("v", 16)], [HEAD, calls("q", 16)], 8 / 24, False),
+    ],
+    ids=["two fifths in n-grams", "fewer", "two thirds in their order", "a third"],
+)  # fmt: skip
+def test_names_are_masked_where_a_text_is_close(part, there, plain, known):
+    (row,) = second("\n".join(part), "\n".join(there), "solution")
+    assert row["plain"] == plain
+    assert (row["identifiers"] is not None) is known
+
+
 @pytest.mark.parametrize(
     "value, wanted",
     [
         (CODE, True), ("int main(void) {\n  return 0;\n}\n", True), (ITEM, False), ("", False),
         ("She has 3 + 4 = 7 apples.\nThen 7 * 2 = 14 apples are left.", False),
         ("The answer is (B).\nIt follows from the passage.", False),
+        ("x = 1\nand behind it some words", True), ("x = 1\nand behind it some words\nand more of them", False),
     ],
 )  # fmt: skip
 def test_what_looks_like_code(value, wanted):
@@ -197,6 +250,9 @@ def test_code_units():
         ("-", "anything", False),
         ("y" * 5 + "z" * 50, "z" * 50, True),  # the last 50, whatever the stride
         ("y" + "z" * 50 + "q" * 9, "z" * 50, False),  # at no start looked at
+        ("y" * 5000 + "z" * 50, "y" * 9 + "z" * 50, True),  # the same of a long part
+        ("y" * 5003 + "z" * 50, "z" * 50, True),
+        ("y" * 5003 + "z" * 50, "z" * 49, False),
     ],
 )
 def test_substrings_of_fifty(own, theirs, wanted):
