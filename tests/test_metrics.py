@@ -64,6 +64,14 @@ def test_worked_example_9_extension():
         assert (end - start, units) == (span, matched), budget
 
 
+def test_of_extensions_that_match_as_much_the_shorter_then_the_earlier_is_taken():
+    equal = np.array([True, True, False, True, False, False, True, True])
+    assert extend(equal, 3, 1, 2) == (0, 4, 3)
+    assert extend(equal[::-1], 4, 1, 2) == (4, 8, 3)
+    equal = np.array([True, False, True, False, True])
+    assert extend(equal, 2, 1, 1) == (0, 3, 2)
+
+
 def test_worked_example_12_filter(monkeypatch):
     case = next(case for case in CASES if case.number == 12)
     bound, value = worked.RARE
@@ -227,6 +235,14 @@ def test_longer_ngrams_are_excluded_when_all_in_them_are():
     assert layout.widened(excluded, longer).tolist() == [False, True, False, False]  # abc bcd cde def
 
 
+def test_a_parts_own_n_is_a_lower_bound():
+    """Of an unspaced script, whose n-grams are longer."""
+    layout, _ = worked.layout_of([list("abcdef"), list("abcdef")], 2)
+    mixed = Layout(layout.units, np.array([2, 4], np.int32), layout.same, offsets_of(np.array([5, 3])), layout.grams)
+    assert mixed.with_n(3).n.tolist() == [3, 4]
+    assert mixed.with_n(3).positions.tolist() == [4, 3]
+
+
 intervals = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), max_size=12)
 
 
@@ -298,6 +314,25 @@ def test_best_documents_of_each_part():
     assert found.parts["documents"].to_pylist() == [4]
 
 
+def test_of_equal_documents_the_one_that_has_more_of_the_rest():
+    part = [f"u{i}" for i in range(20)]
+    layout, _ = worked.layout_of([part], 2)
+    # the same longest, more covered; the same covered, a longer one; all the same
+    found = measure(layout, worked.runs_of([part], [part[:8], [*part[:8], "x", *part[10:16]]], 2))
+    assert found.parts["longest_doc"].to_pylist() == [1]
+    found = measure(layout, worked.runs_of([part], [[*part[:4], "x", *part[6:12]], part[:10], part[:10]], 2))
+    assert found.parts["best_doc"].to_pylist() == [1]
+    assert found.best(3)["doc"].to_pylist() == [1, 2, 0]
+
+
+def test_of_equal_runs_the_first_is_the_best():
+    part = [f"u{i}" for i in range(20)]
+    layout, _ = worked.layout_of([part], 4)
+    runs = worked.runs_of([part], [[*part[12:18], "x", *part[2:8]]], 4)
+    assert runs["start"].to_pylist() == [2, 12]
+    assert overlap(layout, runs).best.tolist() == [0]
+
+
 def test_weight_of_pairs():
     part = list("abcd")
     layout, names = worked.layout_of([part], 2)
@@ -315,6 +350,13 @@ def test_extended_and_substring_columns():
     assert row["extended_ratio"] == 0.5
     assert row["substr50"] is True
     assert measure(layout, runs).parts["extended_ratio"].to_pylist() == [None]
+    # where no window is asked for more, the runs say it: an n-gram, a whole part
+    none = windows.slice(0, 0)
+    row = measure(layout, runs, windows=none).parts.to_pylist()[0]
+    assert (row["extended_ratio"], row["substr50"]) == (pytest.approx(4 / 12), False)
+    whole = worked.runs_of([worked.L12.split()], [worked.L12.split()], 4)
+    row = measure(layout, whole, windows=none).parts.to_pylist()[0]
+    assert (row["extended_ratio"], row["substr50"]) == (1.0, True)
 
 
 # --- profiles ---------------------------------------------------------------------------------------------------

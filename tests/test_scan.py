@@ -310,6 +310,12 @@ def test_a_short_prompt_is_listed_with_its_answer():
     assert spans(found.short) == [(1, 0, 0, 4, 0)]
 
 
+def test_an_answer_behind_any_place_of_a_short_prompt_is_found():
+    parts = Part("what is 2 2", example=0), Part("4", "answer", 0)
+    found = found_in(Index.build(parts_of(*parts)), [f"what is 2+2 {'x ' * 150}what is 2+2? 4"])
+    assert spans(found.runs) == [(0, 0, 0, 4, 154), (0, 1, 0, 1, 158)]
+
+
 def test_the_answers_of_twins_are_looked_for_too():
     parts = Part(PROMPT, example=0), Part(PROMPT.upper(), example=1), Part("4", "answer", 0), Part("four", "answer", 1)
     index = Index.build(parts_of(*parts))
@@ -371,6 +377,7 @@ def test_a_document_of_nothing_but_hits():
     assert found.runs.num_rows <= 2 * (grams.FEW + 60)
     assert rows(found.runs, "part", "length").count((0, 50)) > 0
     assert max(found.grams["occurrences"].to_pylist()) == 200_000 - 7
+    assert found_in(Index.build(parts_of("ha 1 " * 50)), ["ha 2 " * 20_000]).capped == 1  # under the mask
 
 
 @pytest.mark.parametrize(
