@@ -934,12 +934,14 @@ def test_a_question_nearly_found_is_no_piece():
 
 
 def test_a_short_question_with_other_numbers_is_no_piece():
-    asked, other = (f"how many of the {many} passengers went on by boat and why" for many in (12, 7))
-    examples = [("s", {"prompt": f"{own} {more}", "passage": text(f"{more}c")})
-                for own, more in ((asked, "then"), (other, "ever"))]  # fmt: skip
-    assert Given(examples, [f"{filler(9)} {asked.replace('12', '30')} then {filler(9, 50)}"]).classes() == [
+    asked = "how many of the 12 passengers went on by boat then"
+    other = "how many of the 12 passengers went on the ferry again"
+    examples = [("s", {"prompt": own, "passage": text(f"c{at}c")}) for at, own in enumerate((asked, other))]
+    assert Given(examples, [f"{filler(9)} {asked.replace('12', '30')} {filler(9, 50)}"]).classes() == [
         "variant", "clean",
     ]  # fmt: skip
+    piece = " ".join(asked.split()[1:])
+    assert Given(examples, [f"{filler(9)} {piece} {filler(9, 50)}"]).classes() == ["passage", "clean"]
 
 
 @pytest.mark.parametrize(
