@@ -64,6 +64,15 @@ def test_an_item_with_another_name_is_another_fact():
     assert judged(items[:1], [LETTER.format("Marrowby")]) == ["prompt"]  # nobody else has the letter
 
 
+def test_an_item_inside_another_has_no_variants():
+    """Nothing of it is its own; a whole copy is evidence all the same."""
+    inside = f"{text('i', 6)} 12 {text('j', 6)} 7 {text('k', 6)}"
+    items = [prompt(inside), prompt(f"{inside} {text('more', 20)}")]
+    assert judged(items, [inside.replace("12", "15").replace("7", "9")]) == ["untested", "clean"]
+    assert judged(items[:1], [inside.replace("12", "15").replace("7", "9")]) == ["variant"]
+    assert judged(items, [inside]) == ["prompt", "clean"]
+
+
 @pytest.mark.parametrize("changed, cls", [((26, 29, 32), "near"), ((26, 29, 32, 35), "clean")])
 def test_each_difference_counts_against_what_is_an_items_own(changed, cls):
     """Of 36 units 19 are its own, or straddle: three changes leave more than four fifths of them, four do not."""

@@ -275,6 +275,10 @@ def test_a_choice_behind_most_of_its_prompt():
     assert one(f"{' '.join(PROMPT.split()[:11])} red", prompt=PROMPT, choices=["red", "blue"], correct=0) == "adjacent"
 
 
+def test_a_choice_that_is_right_and_wrong_says_nothing():
+    assert one(f"{PROMPT} red", prompt=PROMPT, choices=["red", "blue", "red"], correct=0) == "prompt"
+
+
 def test_a_wrong_choice_is_named_among_what_was_found():
     given = Given([("s", {"prompt": PROMPT, "choices": [text("k"), text("l")]})], [f"{PROMPT} {text('l')}"],
                   correct=[0])  # fmt: skip
@@ -419,6 +423,9 @@ def test_a_variant_of_few_units_is_mostly_equal(units, edit, cls):
 def test_what_stands_there_is_no_variant_by_its_names():
     row = {"doc": 0, "part": 0, "doc_unit": 0, "length": 14, "identifiers": 0.9, "plain": 0.7, "edit": 0.8}
     assert Given([("s", {"prompt": PROMPT})], [" ".join(PROMPT.split()[:11])], [row]).classes() == ["prompt"]
+    # with other numbers it is a variant, however few of all units are equal
+    row |= {"identifiers": None, "numbers": 0.9, "edit": 0.4}
+    assert Given([("s", {"prompt": PROMPT})], [" ".join(PROMPT.split()[:11])], [row]).classes() == ["variant"]
 
 
 def test_siblings_of_what_stands_there_are_echoes():
