@@ -172,16 +172,22 @@ def _controls(eval_: Eval, main: Judgement, corpora: Sequence[Corpus]) -> Contro
     testable &= classes["counted"].to_numpy(zero_copy_only=False)
     planted = controls.plant(eval_.suites, eval_.index, testable)
     decoys = controls.decoys(corpora, eval_.index.n)
-    alone = _alone(eval_, main, (planted.texts, decoys))
-    forms = controls.positive(planted, alone, eval_.names, rate)
     first = len(planted.texts)
+    of = np.concatenate([np.array(planted.examples, np.int64), np.full(len(decoys), -1)])
+    alone = _alone(eval_, main, (planted.texts, decoys), of)
+    forms = controls.positive(planted, alone, eval_.names, rate)
     false = {(example, at - first): cls for (example, at), cls in alone.items() if at >= first}
     without = controls.negative(len(decoys), false, eval_.names, int(testable.sum()), rate)
     return controls.controls(len(set(planted.examples)), forms, without)
 
 
-def _alone(eval_: Eval, main: Judgement, texts: Sequence[pa.Array]) -> dict[tuple[int, int], str]:
-    """(example, row) -> class by that text alone, the rows counted through all arrays."""
+def _alone(
+    eval_: Eval, main: Judgement, texts: Sequence[pa.Array], of: np.ndarray
+) -> dict[tuple[int, int], str]:  # fmt: skip
+    """
+    (example, row) -> class by that text alone, the rows counted through all arrays.  of: int64 a row, the one example
+    that is asked about, -1: all.
+    """
     founds: list[Found] = []
     row = 0
     for some in texts:
@@ -189,7 +195,7 @@ def _alone(eval_: Eval, main: Judgement, texts: Sequence[pa.Array]) -> dict[tupl
         founds.append(scan.scan(eval_.index, some, docs, alone=None))
         row += len(some)
     found = scan.merge(founds, alone=None)
-    evidence = classes.judge(eval_.suites, eval_.layout, found, main.common, before=eval_.known).evidence
+    evidence = classes.evidence(eval_.suites, eval_.layout, found, main.common, eval_.known, of)
     return {
         (example, doc): cls
         for example, doc, cls in zip(*(evidence[name].to_pylist() for name in ("example", "doc", "class")), strict=True)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from datapipe.contamination import nearby
 from datapipe.contamination.hits import Found, Hits
-from datapipe.contamination.intervals import RUN, columns
+from datapipe.contamination.intervals import RUN, among, columns, spread
 from datapipe.contamination.model import CHOICES, PASSAGE, PROMPT
 from datapipe.contamination.nearby import TINY
 from datapipe.contamination.said import (
@@ -41,6 +41,7 @@ from datapipe.contamination.said import (
 from datapipe.contamination.template import Side
 
 TOGETHER = 8  # units of a short prompt and its answer
+PIECE = 1 << 20  # pairs of an example and a document that are looked at together
 
 Beside = tuple[int, int | None, int | None, tuple[str, ...]]  # bits, answer's part, distance, kinds
 
@@ -52,29 +53,67 @@ def answered_or_completed(
     asked = np.flatnonzero(said & PROMPTED)
     if not len(asked):
         return {}
+    places = nearby.Places(side.layout, _near_runs(side, found, example[asked], doc[asked]))
+    windows = _windows(hit, side)
+    asked = asked[_any(side, example[asked], doc[asked], places, windows)]
     parts: dict[int, list[int]] = {row: [] for row in np.unique(example[asked]).tolist()}
     for number in np.flatnonzero(np.isin(side.example, example[asked])).tolist():
         parts[int(side.example[number])].append(number)
-    places = nearby.Places(side.layout, _near_runs(side, found, example[asked], doc[asked]))
-    windows = _windows(hit, side)
     rows = np.flatnonzero((hit.plain | hit.alike) & np.isin(hit.doc, doc[asked]))
     keys = zip(hit.part[rows].tolist(), hit.doc[rows].tolist(), strict=True)
     flagged = dict(zip(keys, hit.plain[rows].tolist(), strict=True))
     asks = side.of_kind(PROMPT)
     begins = nearby.Beginnings(side.suite[side.example[asks]], side.same[asks], _runs_in(found, doc[asked]))
     in_list = listed(side)
+    alike = _alike(side, in_list, parts)
+    known: dict[tuple[int, int, int, int], tuple[int | None, Beside | None]] = {}  # of examples alike the answer is one
     out: dict[int, Beside] = {}
     for at in asked.tolist():
-        suite = int(side.suite[example[at]])
-        case = _Case(side, places, begins, windows, flagged, in_list, parts[int(example[at])], suite, int(doc[at]),
-                     int(said[at]))  # fmt: skip
-        kind = case.completed() if said[at] & (PROMPT_WHOLE | PROMPT_STOCK | PROMPT_PART) else None
-        answer = case.answered(whole=kind is not None)
-        more = () if kind is None else (kind,)
-        if answer is not None:
-            out[at] = (ANSWERED, answer[1], answer[0], (str(side.kind[answer[1]]), *more))
-        elif kind is not None:
-            out[at] = (COMPLETED, None, None, more)
+        own = parts[int(example[at])]
+        key = alike[int(example[at])], int(side.suite[example[at]]), int(doc[at]), int(said[at])
+        if key not in known:
+            beside = _beside(_Case(side, places, begins, windows, flagged, in_list, own, *key[1:]))
+            known[key] = (own.index(beside[1]) if beside and beside[1] is not None else None), beside
+        place, beside = known[key]
+        if beside is not None:
+            out[at] = (beside[0], None if place is None else own[place], *beside[2:])
+    return out
+
+
+def _beside(case: "_Case") -> Beside | None:
+    kind = case.completed() if case.said & (PROMPT_WHOLE | PROMPT_STOCK | PROMPT_PART) else None
+    answer = case.answered(whole=kind is not None)
+    more = () if kind is None else (kind,)
+    if answer is not None:
+        return ANSWERED, answer[1], answer[0], (str(case.side.kind[answer[1]]), *more)
+    return None if kind is None else (COMPLETED, None, None, more)
+
+
+def _alike(side: Side, in_list: np.ndarray, parts: dict[int, list[int]]) -> dict[int, int]:
+    """Of each of the examples the first whose parts have the same texts and say the same, one by one."""
+    columns = (side.code, side.same, side.answering, side.correct, in_list)
+    first: dict[bytes, int] = {}
+    rows = {example: np.stack([column[own] for column in columns]) for example, own in parts.items()}
+    return {example: first.setdefault(own.tobytes(), example) for example, own in rows.items()}
+
+
+def _any(
+    side: Side, example: np.ndarray, doc: np.ndarray, places: nearby.Places,
+    windows: dict[tuple[int, int], nearby.Place],
+) -> np.ndarray:  # fmt: skip
+    """bool of each (example, doc): whether the document has a place of a part that is no prompt: else nothing counts."""
+    beside = np.flatnonzero(side.answering | side.of_kind(CHOICES, PASSAGE))
+    names, size = np.unique(doc), len(side.same)
+    more = np.array(list(windows) or np.zeros((0, 2)), np.int64)
+    texts, docs = np.append(places.texts, more[:, 0]), np.append(places.docs, more[:, 1])
+    texts, docs = texts[mine := np.isin(docs, names)], docs[mine]
+    have = texts + size * np.searchsorted(names, docs)
+    out = np.zeros(len(example), bool)
+    begins, ends = (np.searchsorted(side.example[beside], example, how) for how in ("left", "right"))
+    for rows in np.array_split(np.arange(len(example)), 1 + len(example) // PIECE):
+        row, place = spread(begins[rows], ends[rows])
+        text = side.same[beside[place]] + size * np.searchsorted(names, doc[rows[row]])
+        out[rows[row[among(text, have)]]] = True
     return out
 
 

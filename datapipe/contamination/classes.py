@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from datapipe.contamination.beside import answered_or_completed
+from datapipe.contamination.beside import Beside, answered_or_completed
 from datapipe.contamination.hits import SHORTEST, Bounds, Found, Hits, hits
 from datapipe.contamination.intervals import Layout, columns, nullable
-from datapipe.contamination.model import CHOICES, PROMPT, VARIANT, Suites
+from datapipe.contamination.model import CHOICES, KINDS, PROMPT, VARIANT, Suites
 from datapipe.contamination.said import (
     ANSWER_ALIKE,
     ANSWER_FOUND,
@@ -109,6 +109,18 @@ def judge(
     return Judged(classes, evidence, evidence_all, _mirrors(suites.examples, classes, evidence), shared, excluded)
 
 
+def evidence(
+    suites: Suites, layout: Layout, found: Found, common: np.ndarray, before: tuple[Side, Template], only: np.ndarray
+) -> pa.Table:
+    """
+    `judge(...).evidence` of some (example, document): of all made controls each is asked about its own example.  only:
+    int64 a document, numbered from 0: the one example that is asked about there, -1: all.
+    """
+    side, shared = before
+    final = _worded(hits(layout, found, shared, common, Bounds()), suites, side, found, shared)
+    return _evidence(side, found, final, shared, only)
+
+
 def _worded(hit: Hits, suites: Suites, side: Side, found: Found, shared: Template) -> Hits:
     """With what the words say that were found: formulas vary in nothing, quotations and idioms are no items."""
     layout = side.layout
@@ -139,8 +151,8 @@ def _worded(hit: Hits, suites: Suites, side: Side, found: Found, shared: Templat
 # --- documents ----------------------------------------------------------------------------------------------------
 
 
-def _evidence(side: Side, found: Found, hit: Hits, shared: Template) -> pa.Table:
-    row, part, bits = said_of(side, hit, shared)
+def _evidence(side: Side, found: Found, hit: Hits, shared: Template, only: np.ndarray | None = None) -> pa.Table:
+    row, part, bits = said_of(side, hit, shared, only)
     example, doc = side.example[part], hit.doc[row]
     pair, first = dense(example, doc)
     said = np.zeros(len(first), np.int64)
@@ -158,7 +170,7 @@ def _evidence(side: Side, found: Found, hit: Hits, shared: Template) -> pa.Table
     amount = np.nan_to_num(np.fmax(np.fmax(hit.covered_ratio, hit.masked), np.fmax(hit.containment, hit.edit)))[row]
     order = np.lexsort((part, -amount, serves == 0, pair))
     decides = order[np.flatnonzero(np.diff(pair[order], prepend=-1))] if len(order) else order
-    kinds = _kinds(side, pair, part, beside, len(first))
+    kinds = _kinds(side.code[part], pair, beside, len(first))
     kept = np.flatnonzero(rule < len(RULES))
     at = row[decides][kept]
     parts = part[decides][kept]
@@ -169,8 +181,8 @@ def _evidence(side: Side, found: Found, hit: Hits, shared: Template) -> pa.Table
         {
             "example": pa.array(pair_example[kept], pa.int32()),
             "doc": pa.array(pair_doc[kept], pa.int64()),
-            "class": pa.array([RULES[rank][0] for rank in rule[kept].tolist()], pa.string()),
-            "kinds": pa.array([kinds[number] for number in kept.tolist()], pa.list_(pa.string())),
+            "class": pa.array([name for name, _ in RULES], pa.string()).take(pa.array(rule[kept])),
+            "kinds": kinds.take(pa.array(kept)),
             "part": pa.array(parts, pa.int32()),
             "units": pa.array(side.layout.units[parts], pa.int32()),
             **{name: pa.array(values, pa.int32(), mask=values < 0) for name, values in ints.items()},
@@ -181,13 +193,16 @@ def _evidence(side: Side, found: Found, hit: Hits, shared: Template) -> pa.Table
     )
 
 
-def _kinds(side: Side, pair: np.ndarray, part: np.ndarray, beside: dict, count: int) -> list[list[str]]:
-    kinds: list[set[str]] = [set() for _ in range(count)]
-    for number, kind in zip(pair.tolist(), side.kind[part].tolist(), strict=True):
-        kinds[number].add(kind)
+def _kinds(code: np.ndarray, pair: np.ndarray, beside: dict[int, Beside], count: int) -> pa.Array:
+    """Of each pair the kinds of what it holds, sorted, and those that lie beside.  code: of the parts' kinds."""
+    names = sorted(KINDS)
+    held = np.zeros(count, np.int64)
+    np.bitwise_or.at(held, pair, 1 << code)
     for number, (_, _, _, more) in beside.items():
-        kinds[number].update(more)
-    return [sorted(own) for own in kinds]
+        held[number] |= sum(1 << names.index(kind) for kind in set(more))
+    some, which = np.unique(held, return_inverse=True)
+    each = [[name for at, name in enumerate(names) if one >> at & 1] for one in some.tolist()]
+    return pa.array(each, pa.list_(pa.string())).take(pa.array(which))
 
 
 # --- examples -----------------------------------------------------------------------------------------------------
@@ -228,13 +243,21 @@ def _classes(
 def _best(evidence: pa.Table, count: int) -> tuple[np.ndarray, np.ndarray]:
     """(row of evidence, -1 none; documents that flag) of each example: most telling class, most covered, first."""
     example, doc = columns(evidence, ("example", "doc"))
-    rank = np.array([RANK[name] for name in evidence["class"].to_pylist()], np.int64)
+    rank = _ranks(evidence)
     amount = np.nan_to_num(evidence["covered_ratio"].to_numpy(zero_copy_only=False))
     order = np.lexsort((doc, -amount, rank, example))
     heads = order[np.flatnonzero(np.diff(example[order], prepend=-1))] if len(order) else order
     best = np.full(count, -1, np.int64)
     best[example[heads]] = heads
     return best, np.bincount(example[rank < len(FLAGGED)], minlength=count)
+
+
+def _ranks(evidence: pa.Table) -> np.ndarray:
+    """int64 a row: the place of its class in CLASSES."""
+    if not len(evidence):
+        return np.zeros(0, np.int64)
+    names = evidence["class"].combine_chunks().dictionary_encode()
+    return np.array([RANK[name] for name in names.dictionary.to_pylist()])[names.indices.to_numpy()]
 
 
 def _reasons(examples: pa.Table, side: Side, shared: Template, hit: Hits) -> list[str | None]:
@@ -272,7 +295,7 @@ def _reasons(examples: pa.Table, side: Side, shared: Template, hit: Hits) -> lis
 def _mirrors(examples: pa.Table, classes: pa.Table, evidence: pa.Table) -> pa.Table:
     names = np.array(examples["suite"].to_pylist(), object).astype(str)
     counted = classes["counted"].to_numpy(zero_copy_only=False)
-    flags = np.array([name in FLAGGED for name in evidence["class"].to_pylist()], bool)
+    flags = _ranks(evidence) < len(FLAGGED)
     example, doc = columns(evidence, ("example", "doc"))
     chosen = flags & counted[example]
     example, doc = example[chosen], doc[chosen]

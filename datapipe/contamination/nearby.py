@@ -71,6 +71,7 @@ class Places:
         ends = np.append(heads, len(part))[1:].tolist()
         keys = zip(part[heads].tolist(), doc[heads].tolist(), strict=True)
         self._ranges = dict(zip(keys, zip(heads.tolist(), ends, strict=True), strict=True))
+        self.texts, self.docs = part[heads], doc[heads]  # of each pair that has a place
 
     def of(self, part: int, doc: int) -> list[Place]:
         low, high = self._ranges.get((part, doc), (0, 0))

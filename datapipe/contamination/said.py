@@ -33,16 +33,20 @@ CROWD = 64  # examples that share a text which is no evidence alone: more are no
 PROMPTED = PROMPT_FOUND | PROMPT_ALIKE | PROMPT_VARIED | PROMPT_WHOLE | PROMPT_STOCK | PROMPT_PART
 
 
-def said_of(side: Side, hit: Hits, shared: Template) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(row of hits, part, bits): each hit for every part that has the text, where it says something."""
+def said_of(
+    side: Side, hit: Hits, shared: Template, only: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """
+    (row of hits, part, bits): each hit for every part that has the text, where it says something.  only: int64 a
+    document, numbered from 0: the one example that is asked about there, -1: all.
+    """
     by = np.argsort(side.same, kind="stable")
-    begins = np.searchsorted(side.same[by], hit.part, "left")
-    ends = np.searchsorted(side.same[by], hit.part, "right")
-    stock = shared.stock[hit.part]
+    begins, ends = whose(side, by, hit, only)
     # a text that a crowd shares is looked for only where it flags by itself, which stock never does
-    row, place = spread(begins, np.where(stock & (ends - begins > CROWD), begins, ends))
-    part = by[place]
-    row, part = _crowded(side, hit, by, begins, ends, stock, row, part)
+    crowd = shared.stock[hit.part] & (np.bincount(side.same, minlength=len(side.same))[hit.part] > CROWD)
+    row, place = spread(begins, np.where(crowd, begins, ends))
+    part, stock = by[place], shared.stock[hit.part]
+    row, part = _crowded(side, hit, by, begins, ends, crowd, row, part)
     prompt, passage, supplied = (side.of_kind(kind)[part] for kind in (PROMPT, PASSAGE, VARIANT))
     answering, checks = side.answering[part], side.of_kind(TESTS)[part]
     found, alike, varied, whole = (column[row] for column in (hit.plain, hit.alike, hit.varied, hit.whole))
@@ -77,12 +81,22 @@ def said_of(side: Side, hit: Hits, shared: Template) -> tuple[np.ndarray, np.nda
     return row[kept], part[kept], bits[kept]
 
 
+def whose(side: Side, by: np.ndarray, hit: Hits, only: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Of each hit the parts that have the text, as begins and ends in `by`, where parts stand by text and example."""
+    if only is None:
+        return np.searchsorted(side.same[by], hit.part, "left"), np.searchsorted(side.same[by], hit.part, "right")
+    size, one = len(side.whole), only[hit.doc]
+    keys, first = side.same[by].astype(np.int64) * size + side.example[by], hit.part.astype(np.int64) * size
+    begins = np.searchsorted(keys, first + np.maximum(one, 0), "left")
+    return begins, np.searchsorted(keys, first + np.where(one < 0, size, one + 1), "left")
+
+
 def _crowded(
-    side: Side, hit: Hits, by: np.ndarray, begins: np.ndarray, ends: np.ndarray, stock: np.ndarray, row: np.ndarray,
+    side: Side, hit: Hits, by: np.ndarray, begins: np.ndarray, ends: np.ndarray, crowd: np.ndarray, row: np.ndarray,
     part: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """With the texts of crowds for those examples that the same document holds another part of."""
-    crowds = np.flatnonzero(stock & (ends - begins > CROWD) & hit.whole)
+    crowds = np.flatnonzero(crowd & hit.whole)
     size = len(side.whole)
     more: list[tuple[np.ndarray, np.ndarray]] = [(row, part)]
     told = hit.plain[row]
