@@ -44,6 +44,7 @@ from datapipe.contamination.index import LONGEST, Index
 from datapipe.contamination.scan import Found
 from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
+from datapipe.memory import release
 
 Progress = Callable[[str, int, int | None], None]
 # measured on copies of whole items, prompt and answer
@@ -114,6 +115,7 @@ def audit(
         index = Index.build(suites.parts, asked.n or 8, *([asked.n] if asked.n and asked.n > 12 else []))
         eval_ = Eval(suites, index, profiles.PROFILES[asked.profile])
         traced = trace.read(asked.trace, suites) if asked.trace else None
+        release()
         for corpus in corpora if traced else ():
             if isinstance(corpus, outside.Files):
                 corpus.wanted.update(traced.wanted if traced else ())
@@ -125,6 +127,7 @@ def audit(
         if asked.against_validation:
             found.sides.pop("validation", None)
 
+        release()
         progress("judging", 0, None)
         excluded: dict[Role, Common] = {
             role: common.common(found.sides[role].merged()) for role in sections.roles(found)
@@ -133,9 +136,11 @@ def audit(
             role: sections.judged(eval_, found.sides[role], found.sources, excluded[role])
             for role in sections.roles(found)
         }
+        release()
         progress("controls", 0, None)
         main = judgements[sections.roles(found)[0]]
         control = _controls(eval_, main, corpora)
+        release()
         made = tuple(
             sections.section(one, found, every, excluded[role], control.recall)
             for role, one in judgements.items()
@@ -171,7 +176,9 @@ def _controls(eval_: Eval, main: Judgement, corpora: Sequence[Corpus]) -> Contro
     testable = np.array([reason is None for reason in classes["reason"].to_pylist()], bool)
     testable &= classes["counted"].to_numpy(zero_copy_only=False)
     planted = controls.plant(eval_.suites, eval_.index, testable)
+    release()
     decoys = controls.decoys(corpora, eval_.index.n)
+    release()
     first = len(planted.texts)
     of = np.concatenate([np.array(planted.examples, np.int64), np.full(len(decoys), -1)])
     alone = _alone(eval_, main, (planted.texts, decoys), of)

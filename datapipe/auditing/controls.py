@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from datapipe import text
 from datapipe.auditing.report import FLAGGED, Control, Controls, Negative, Rate
-from datapipe.auditing.training import Books, Corpus, joined
+from datapipe.auditing.training import Books, Corpus
 from datapipe.contamination.index import Index
 from datapipe.contamination.model import ANSWER, PROMPT, SOLUTION, TESTS, VARIANT, Suites
 from datapipe.keyed import keyed
@@ -177,10 +177,8 @@ def plant(suites: Suites, index: Index, testable: np.ndarray) -> Planted:
 
 def chosen(suites: Suites, index: Index, testable: np.ndarray) -> list[Copied]:
     """EXAMPLES testable ones with a prompt of n units, by hash of their names."""
-    names = suites.examples.select(["suite", "id"]).to_pylist()
-    order = sorted(
-        np.flatnonzero(testable).tolist(), key=lambda at: keyed("audit", SALT, names[at]["suite"], names[at]["id"])
-    )
+    own, suite = suites.examples["id"].to_pylist(), suites.examples["suite"].to_pylist()
+    order = sorted(np.flatnonzero(testable).tolist(), key=lambda at: keyed("audit", SALT, suite[at], own[at]))
     found: list[Copied] = []
     for example in order:
         one = _copied(suites, index, example)
@@ -242,7 +240,7 @@ def decoys(corpora: Sequence[Corpus], n: int) -> pa.Array:
 
 
 def _some(corpus: Corpus, unit: object) -> Iterator[str]:
-    for batch in joined(corpus.read(unit, Books())):
+    for batch in corpus.read(unit, Books()):
         for value in batch.texts:
             yield value.as_py()[:TEXT]
 

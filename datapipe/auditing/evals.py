@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from datapipe.auditing.built import Build
@@ -13,6 +12,7 @@ from datapipe.auditing.report import EvalFile, Evals, EvalSuite, Untested
 from datapipe.auditing.training import Books, Corpus, Document
 from datapipe.contamination import suites as readers
 from datapipe.contamination.model import EXAMPLES, FILES, KINDS, PARTS, PROMPT, Suites
+from datapipe.contamination.template import grouped
 from datapipe.errors import DataError, ManifestError
 
 if TYPE_CHECKING:
@@ -81,13 +81,12 @@ def described(asked: "Question", eval_: "Eval", main: "Judgement") -> Evals:
     suite, cls, reasons, own = (table[name].to_pylist() for name in ("suite", "class", "reason", "id"))
     counted, splits = table["counted"].to_pylist(), eval_.suites.examples["split"].to_pylist()
     missed = [at for at, name in enumerate(cls) if name == "untested"]
-    kinds = np.array(eval_.suites.parts["kind"].to_pylist(), object)
     owner = eval_.suite_of[eval_.suites.example_of]
     rows = []
     members: dict[str, list[int]] = {name: [] for name in eval_.suites.names}
     for at, of in enumerate(suite):
         members[of].append(at)
-    by_kind = Counter(zip(owner.tolist(), kinds.tolist(), strict=True))
+    by_kind = Counter(zip(owner.tolist(), eval_.known[0].kind.tolist(), strict=True))
     for name, mine in members.items():
         untested = Counter(reasons[at] or "" for at in mine if cls[at] == "untested")
         named = Counter(splits[at] for at in mine if splits[at])
@@ -97,7 +96,7 @@ def described(asked: "Question", eval_: "Eval", main: "Judgement") -> Evals:
             splits=dict(sorted(named.items())),
             twins=sum(not counted[at] for at in mine), ids=tuple(own[at] for at in mine),
         ))  # fmt: skip
-    groups = sorted({tuple(sorted([at, *twins])) for at, twins in enumerate(table["twins"].to_pylist()) if twins})
+    groups = [group for group in grouped(eval_.known[0].whole) if len(group) > 1]
     return Evals(
         files=tuple(
             EvalFile(
@@ -111,7 +110,7 @@ def described(asked: "Question", eval_: "Eval", main: "Judgement") -> Evals:
         suites=tuple(rows),
         untested=tuple(Untested(suite=suite[at], id=own[at], reason=reasons[at] or "") for at in missed[:SHOWN]),
         untested_total=len(missed),
-        twins=tuple(tuple(eval_.names[at] for at in group[:20]) for group in groups[:GROUPS]),
+        twins=tuple(tuple(eval_.names[at] for at in group[:20].tolist()) for group in groups[:GROUPS]),
         twins_total=len(groups),
         fields=dict(asked.fields),
     )  # fmt: skip

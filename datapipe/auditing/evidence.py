@@ -44,6 +44,7 @@ class Finder:
         self.holds = _holds(evidence)
         self.spans, self.near = _spans(found, set(side.kept))
         self._names: dict[int, Document] = {}
+        self._known: dict[tuple, Evidence] = {}  # of twins a document says the same
 
     def flagged(
         self, example: int, cls: Class, documents: int, most: int, *, metrics: dict[str, float],
@@ -51,6 +52,7 @@ class Finder:
     ) -> Flagged:  # fmt: skip
         """A row of the report; documents, most: how many are shown, and how many bytes of each."""
         row = self.suites.examples.slice(example, 1).to_pylist()[0]
+        parts = self.suites.parts_of(example).to_pylist()
         held = self.holds.get(example, [])
         told = [hold for hold in held if hold.cls in (cls, *CLASSES[:6])] or held
         best = sorted(
@@ -62,25 +64,26 @@ class Finder:
         shown = [hold for hold in best if hold.doc in self.side.kept][:documents]
         return Flagged(
             suite=row["suite"], id=row["id"], file=row["file"], row=row["row"], lang=row["lang"], cls=cls,
-            also=tuple(also), why=_why(cls, best[0] if best else None), parts=self._parts(example), metrics=metrics,
+            also=tuple(also), why=_why(cls, best[0] if best else None), parts=_parts(parts), metrics=metrics,
             metrics_without=without, documents=len(copies), exposure=sum(n for _, n in copies.values()),
             sources=tuple(names)[:SOURCES], survived=any(n > 0 for _, n in copies.values()), twins=twins,
-            evidence=tuple(self._evidence(example, hold, most) for hold in shown),
+            evidence=tuple(self._evidence(parts, hold, most) for hold in shown),
         )  # fmt: skip
 
-    def _parts(self, example: int) -> tuple[Part, ...]:
-        return tuple(
-            Part(kind=row["kind"], ordinal=row["ordinal"], correct=row["correct"], text=row["text"][:TEXT],
-                 cut=len(row["text"]) > TEXT)
-            for row in self.suites.parts_of(example).to_pylist()
-        )  # fmt: skip
+    def _evidence(self, parts: Sequence[dict], hold: _Hold, most: int) -> Evidence:
+        texts = tuple((int(self.index.twin[row["part"]]), row["kind"], row["ordinal"]) for row in parts)
+        key = hold.doc, hold.cls, hold.distance, most, texts
+        if key not in self._known:
+            self._known[key] = self._told(texts, hold, most)
+        return self._known[key]
 
-    def _evidence(self, example: int, hold: _Hold, most: int) -> Evidence:
+    def _told(self, texts: Sequence[tuple[int, str, int]], hold: _Hold, most: int) -> Evidence:
+        """texts: text, kind, ordinal of each part."""
         corpus, kept = self.side.kept[hold.doc]
         matches: list[Match] = []
         marks: list[Mark] = []
-        for row in self.suites.parts_of(example).select(["part", "kind", "ordinal"]).to_pylist():
-            match, more = self._match(row["part"], row["kind"], row["ordinal"], hold.doc)
+        for text, kind, ordinal in texts:
+            match, more = self._match(text, kind, ordinal, hold.doc)
             if match is not None:
                 matches.append(match)
                 marks += more
@@ -93,8 +96,8 @@ class Finder:
             excerpt=excerpt(kept, marks, most),
         )  # fmt: skip
 
-    def _match(self, part: int, kind: str, ordinal: int, doc: int) -> tuple[Match | None, list[Mark]]:
-        text, units = int(self.index.twin[part]), int(self.index.lengths[part])
+    def _match(self, text: int, kind: str, ordinal: int, doc: int) -> tuple[Match | None, list[Mark]]:
+        units = int(self.index.lengths[text])
         rows = sorted(set(self.spans.get((doc, text), ())))
         window = self.near.get((doc, text))
         if not rows and window is None:
@@ -161,6 +164,14 @@ class Finder:
             row.model_copy(update={"evidence": tuple(_filled(one, names, found) for one in row.evidence)})
             for row in rows
         ]  # fmt: skip
+
+
+def _parts(rows: Sequence[dict]) -> tuple[Part, ...]:
+    return tuple(
+        Part(kind=row["kind"], ordinal=row["ordinal"], correct=row["correct"], text=row["text"][:TEXT],
+             cut=len(row["text"]) > TEXT)
+        for row in rows
+    )  # fmt: skip
 
 
 def _unnamed(one: Evidence) -> bool:

@@ -19,7 +19,7 @@ from datapipe.contamination.metrics import Grams, Measured, measure
 from datapipe.contamination.model import Suites
 from datapipe.contamination.scan import Found
 
-PIECE = 1_000_000  # positions that are looked at together
+PIECE = 250_000  # positions that are looked at together
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: of the hash of a longer n-gram
 
 

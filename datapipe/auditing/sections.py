@@ -36,7 +36,7 @@ from datapipe.contamination.model import ANSWER, PROMPT, SOLUTION, TESTS, Suites
 from datapipe.contamination.profiles import Profile
 from datapipe.contamination.scan import Found
 from datapipe.contamination.template import Side as EvalSide
-from datapipe.contamination.template import Template
+from datapipe.contamination.template import Template, names_of
 
 FLAGGING = (PROMPT, ANSWER, SOLUTION, TESTS)
 SHOWN = ("longest", "longest_ratio", "best_doc_ratio", "token_ratio", "ngram_ratio", "idf", "weighted", "run_union")
@@ -45,6 +45,7 @@ FULL = 1_000  # of them with several documents each
 DOCUMENTS = 3
 BYTES, BYTES_AFTER = 3_000, 1_200  # of text shown of a document
 MIRRORS, COMMON = 200, 50
+TWINS = 20  # named of an example
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,19 @@ class Eval:
     @cached_property
     def names(self) -> list[str]:
         """suite/id of each example."""
-        return [f"{row['suite']}/{row['id']}" for row in self.suites.examples.select(["suite", "id"]).to_pylist()]
+        columns = (self.suites.examples[name].to_pylist() for name in ("suite", "id"))
+        return [f"{suite}/{own}" for suite, own in zip(*columns, strict=True)]
 
     @cached_property
     def suite_of(self) -> np.ndarray:
         """The suite of each example."""
-        return np.array(self.suites.examples["suite"].to_pylist(), object)
+        names, suite = names_of(self.suites.examples["suite"])
+        return names[suite]
 
     @cached_property
     def flagging(self) -> np.ndarray:
         """bool a part: one whose measures speak for its example."""
-        kinds = np.array(self.suites.parts["kind"].to_pylist(), object)
-        return np.isin(kinds, FLAGGING)
+        return self.known[0].of_kind(*FLAGGING)
 
     @cached_property
     def held(self) -> np.ndarray:
@@ -248,12 +250,12 @@ def _order(one: Judgement) -> list[int]:
 def _flagged(one: Judgement, finder: Finder, example: int, documents: int, most: int) -> Flagged:
     table = one.judged.classes
     cls, part = table["class"][example].as_py(), table["part"][example].as_py()
-    twins = table["twins"][example].as_py() or []
+    twins = table["twins"][example].values.slice(0, TWINS).to_pylist()
     return finder.flagged(
         example, cls, documents, most,
         metrics=one.measured.figures(part, SHOWN) | _window_figures(table, example),
         without=one.bare.figures(part, SHOWN),
-        twins=tuple(one.eval.names[twin] for twin in twins[:20]),
+        twins=tuple(one.eval.names[twin] for twin in twins),
     )  # fmt: skip
 
 
@@ -336,7 +338,7 @@ def gram_texts(eval_: Eval, grams: np.ndarray) -> dict[int, str]:
     wanted[grams] = True
     places = np.flatnonzero(wanted[layout.grams])
     places = places[np.unique(layout.grams[places], return_index=True)[1]]
-    part = layout.owner[places]
+    part = layout.owners(places)
     found: dict[int, str] = {}
     for number in np.unique(part).tolist():
         _, starts, ends = eval_.index.units(number)

@@ -101,7 +101,7 @@ def _any(
     side: Side, example: np.ndarray, doc: np.ndarray, places: nearby.Places,
     windows: dict[tuple[int, int], nearby.Place],
 ) -> np.ndarray:  # fmt: skip
-    """bool of each (example, doc): whether the document has a place of a part that is no prompt: else nothing counts."""
+    """bool of each (example, doc): whether the document has a place of a part that is no prompt; else none counts."""
     beside = np.flatnonzero(side.answering | side.of_kind(CHOICES, PASSAGE))
     names, size = np.unique(doc), len(side.same)
     more = np.array(list(windows) or np.zeros((0, 2)), np.int64)

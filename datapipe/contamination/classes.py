@@ -104,7 +104,7 @@ def judge(
     evidence_all = _evidence(side, found, final_all, every) if bare else evidence
     excluded = shared.excluded
     if common is not None:
-        excluded = excluded | (common[layout.grams] & ~final.void[layout.owner])
+        excluded = excluded | (common[layout.grams] & ~np.repeat(final.void, layout.positions))
     classes = _classes(suites.examples, side, shared, final, evidence, evidence_all)
     return Judged(classes, evidence, evidence_all, _mirrors(suites.examples, classes, evidence), shared, excluded)
 
@@ -234,7 +234,7 @@ def _classes(
             "reason": pa.array(reasons, pa.string()),
             "documents": pa.array(documents, pa.int64()),
             **{name: evidence[name].take(rows) for name in evidence.column_names if name not in ("example", "class")},
-            "twins": pa.array(others, pa.list_(pa.int32())),
+            "twins": others,
             "counted": pa.array(counted),
         }
     )

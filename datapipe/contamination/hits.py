@@ -108,7 +108,7 @@ def hits(layout: Layout, found: Found, template: Template, common: np.ndarray | 
     final = own
     excluded = template.excluded
     if common is not None and common.any():
-        excluded = excluded | (common[layout.grams] & ~void[layout.owner])
+        excluded = excluded | (common[layout.grams] & ~np.repeat(void, layout.positions))
         final = overlap(layout, found.runs, excluded)
 
     run_doc, run_part, start, length = columns(found.runs, ("doc", "part", "start", "length"))

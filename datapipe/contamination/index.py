@@ -119,24 +119,32 @@ class Index:
         """The parts as metrics and classes read them; twins repeat the grams of their first."""
         positions = np.maximum(self.lengths - self.sizes + 1, 0)
         positions[self.lengths < self.sizes] = 0
-        offsets, grams = offsets_of(positions), np.empty(int(positions.sum()), np.int32)
-        begins = self.begins[self.rows]
-        row, places = spread(begins, begins + positions)
+        offsets, begins = offsets_of(positions), self.begins[self.rows]
+        grams, numeric = np.empty(int(offsets[-1]), np.int32), np.empty(int(offsets[-1]), np.bool_)
         at = np.full(len(self.held), -1, np.int32)  # the gram at each place; of hot ones the table has few places
         at[self.table.places] = np.repeat(np.arange(self.n_grams, dtype=np.int32), np.diff(self.table.starts))
-        grams[:] = at[places]
+        numbers = np.zeros(len(self.held) + 1, np.uint32)
+        np.cumsum(self.held.astype(np.uint8) & 1, dtype=np.uint32, out=numbers[1:])
+        made = Layout(self.lengths, self.sizes, self.twin, offsets, grams, numeric)
+        for low, high in made.pieces():
+            row, places = spread(begins[low:high], begins[low:high] + positions[low:high])
+            sizes, mine = self.sizes[low:high][row], slice(int(offsets[low]), int(offsets[high]))
+            grams[mine] = at[places]
+            self._hot(grams[mine], places, sizes)
+            numeric[mine] = numbers[places + sizes] - numbers[places] == sizes
+        return made
+
+    def _hot(self, grams: np.ndarray, places: np.ndarray, sizes: np.ndarray) -> None:
+        """Fill in the grams that are below 0.  places: of each in `held`;  sizes: units of each."""
+        shift = kernels.shift_of(self.table.bucket)
         for size in {self.n, self.n_unspaced}:
-            asked = np.flatnonzero((grams < 0) & (self.sizes[row] == size))
+            asked = np.flatnonzero((grams < 0) & (sizes == size))
             for some in np.array_split(asked, 1 + len(asked) * (size + 1) // PIECE):
                 text = np.zeros((len(some), size + 1), np.uint64)  # the windows, a 0 behind each
                 text[:, :size] = self.held[places[some, None] + np.arange(size)]
                 found = np.empty(max(text.size - size + 1, 0), np.int32)
-                shift = kernels.shift_of(self.table.bucket)
                 kernels.grams_of(self.table, shift, text.ravel(), self.held, size, self.masks[1], found)
                 grams[some] = found[:: size + 1]
-        numbers = offsets_of(self.held & np.uint64(1))
-        numeric = numbers[places + self.sizes[row]] - numbers[places] == self.sizes[row]
-        return Layout(self.lengths, self.sizes, self.twin, offsets, grams, numeric)
 
     # --- of one part ---------------------------------------------------------------------------------------------
 

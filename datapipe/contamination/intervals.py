@@ -6,13 +6,15 @@ maximal contiguous match: the units start:start + length of a part stand in one 
 An *excluded* position is no evidence; the others are *live*, as are the units of at least one live position.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+PIECE = 1 << 18  # positions that are looked at together
 RUN = ("doc", "part", "start", "length", "doc_unit")
 
 
@@ -43,8 +45,25 @@ class Layout:
 
     @cached_property
     def owner(self) -> np.ndarray:
-        """The part of each position."""
+        """The part of each position: of a few parts; of ten million positions it is 80 MB."""
         return np.repeat(np.arange(len(self)), self.positions)
+
+    def owners(self, places: np.ndarray) -> np.ndarray:
+        """The part of some positions."""
+        return np.searchsorted(self.offsets, places, "right") - 1
+
+    def marked(self, flags: np.ndarray) -> np.ndarray:
+        """int64 a part: how many of its positions have the flag."""
+        out = np.zeros(len(self), np.int64)
+        for low, high in self.pieces():
+            before = offsets_of(flags[self.offsets[low] : self.offsets[high]])
+            out[low:high] = np.diff(before[self.offsets[low : high + 1] - self.offsets[low]])
+        return out
+
+    def pieces(self, size: int = PIECE) -> Iterator[tuple[int, int]]:
+        """Parts low:high of about `size` positions together: what is made of all of them at once is large."""
+        cuts = np.unique(np.searchsorted(self.offsets, np.arange(0, self.offsets[-1], size)))
+        yield from pairwise(np.append(cuts, len(self)).tolist())
 
     def with_n(self, n: int) -> "Layout":
         """The same parts looked at with longer n-grams: positions anew, no grams.  A part's own n is a lower bound."""
@@ -142,11 +161,10 @@ def live_segments(layout: Layout, excluded: np.ndarray | None) -> tuple[np.ndarr
         filled = np.flatnonzero(layout.positions)
         return layout.offsets[filled], layout.offsets[filled + 1]
     live = ~excluded
-    part = layout.owner
-    joined = live[1:] & live[:-1] & (part[1:] == part[:-1])
-    starts = np.flatnonzero(live & ~np.concatenate([[False], joined]))
-    ends = np.flatnonzero(live & ~np.concatenate([joined, [False]])) + 1
-    return starts, ends
+    joined = np.zeros(len(live) + 1, bool)  # a position and the one before it
+    np.logical_and(live[1:], live[:-1], out=joined[1:-1])
+    joined[layout.offsets] = False
+    return np.flatnonzero(live & ~joined[:-1]), np.flatnonzero(live & ~joined[1:]) + 1
 
 
 def live_units(layout: Layout, excluded: np.ndarray | None) -> np.ndarray:
@@ -154,7 +172,7 @@ def live_units(layout: Layout, excluded: np.ndarray | None) -> np.ndarray:
     if excluded is None:
         return np.where(layout.positions > 0, layout.units, 0).astype(np.int64)
     start, end = live_segments(layout, excluded)
-    part = layout.owner[start]
+    part = layout.owners(start)
     low, high = start - layout.offsets[part], end - layout.offsets[part] + layout.n[part] - 1
     return union(part, low, high, layout.units)
 
@@ -257,9 +275,7 @@ def overlap(layout: Layout, runs: pa.Table, excluded: np.ndarray | None = None) 
     run_pair[run] = pair
     by = np.lexsort((rows, -of_run, run_pair))
     top = by[np.flatnonzero(np.diff(run_pair[by], prepend=-1))] if len(by) else by
-    positions = (
-        np.bincount(layout.owner[~excluded], minlength=len(layout)) if excluded is not None else layout.positions
-    )
+    positions = layout.positions if excluded is None else layout.marked(~excluded)
     return Overlap(
         layout, live_units(layout, excluded), positions, row, low, high, pair, pair_part, pair_doc,
         covered, of_run[top], rows[top],

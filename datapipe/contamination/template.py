@@ -23,11 +23,12 @@ is neither stock nor told throughout is evidence all the same.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from datapipe.contamination.intervals import Layout, among, columns, once, spread
+from datapipe.contamination.intervals import PIECE, Layout, among, columns, offsets_of, once, spread
 from datapipe.contamination.model import ANSWER, CHOICES, KINDS, PASSAGE, PROMPT, SOLUTION, TESTS
 
 SURE = 13 / 8  # lengths of an n-gram: a text of template from end to end that is shorter is stock
@@ -35,6 +36,7 @@ SHARED = 2  # examples whose texts hold an n-gram
 STOCK = 3  # examples that have one text and differ otherwise
 ANYWHERE = 6  # texts of prompts, of any suites: an item and its editions in other suites are fewer
 ANSWERS = (ANSWER, SOLUTION, TESTS)
+TWINS = 1000  # equal examples that are named of one: ten thousand of each other are a hundred million
 
 
 @dataclass(frozen=True)
@@ -73,22 +75,31 @@ class Side:
 
 def side_of(examples: pa.Table, parts: pa.Table, layout: Layout) -> Side:
     example = columns(parts, ["example"])[0].astype(np.int64)
-    kind = np.array(parts["kind"].to_pylist(), object)
-    correct = np.array([value is True for value in parts["correct"].to_pylist()], bool)
-    names, suite = np.unique(np.array(examples["suite"].to_pylist(), object).astype(str), return_inverse=True)
-    del names
-    return Side(example, kind, correct, layout.same, suite, _wholes(len(examples), example, kind, layout.same), layout)
+    names, code = names_of(parts["kind"])
+    correct = np.zeros(len(parts), bool)
+    correct[:] = parts["correct"].fill_null(False).to_numpy()
+    suites, suite = names_of(examples["suite"])
+    rank = np.argsort(np.argsort(suites))
+    whole = _wholes(len(examples), example, code, layout.same)
+    return Side(example, names[code], correct, layout.same, rank[suite], whole, layout)
 
 
-def _wholes(count: int, example: np.ndarray, kind: np.ndarray, same: np.ndarray) -> np.ndarray:
+def names_of(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """(the names, each once, as objects; int64 of each row: its name among them)."""
+    found = column.combine_chunks().dictionary_encode()
+    return np.array([*found.dictionary.to_pylist(), None], object)[:-1], found.indices.to_numpy().astype(np.int64)
+
+
+def _wholes(count: int, example: np.ndarray, code: np.ndarray, same: np.ndarray) -> np.ndarray:
     """The first example with the same texts in the same kinds; one without parts is like no other."""
-    texts: list[list[tuple[str, int]]] = [[] for _ in range(count)]
-    for row, name, text in zip(example.tolist(), kind.tolist(), same.tolist(), strict=True):
-        texts[row].append((name, text))
-    seen: dict[tuple[tuple[str, int], ...], int] = {}
-    return np.array(
-        [seen.setdefault(tuple(sorted(own)), row) if own else row for row, own in enumerate(texts)], np.int64
-    )
+    order = np.lexsort((same, code, example))
+    texts = (code * (len(same) + 1) + same)[order]
+    bounds = np.searchsorted(example[order], np.arange(count + 1)).tolist()
+    seen: dict[bytes, int] = {}
+    return np.array([
+        seen.setdefault(texts[low:high].tobytes(), row) if low < high else row
+        for row, (low, high) in enumerate(pairwise(bounds))
+    ], np.int64)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,9 +121,7 @@ class Template:
 
     def shared_in(self, layout: Layout) -> np.ndarray:
         """bool a part: whether another example has an n-gram of it."""
-        out = np.zeros(len(layout), bool)
-        out[layout.owner[self.shared]] = True
-        return out
+        return layout.marked(self.shared) > 0
 
     def shared_units(self, layout: Layout, part: int) -> np.ndarray:
         """bool of each unit of a part: whether another example has an n-gram of it that holds the unit."""
@@ -131,8 +140,8 @@ def template(side: Side, shared: int = SHARED, stock: int = STOCK) -> Template:
     layout = side.layout
     excluded, stocked = np.zeros(len(layout.grams), bool), np.zeros(len(layout), bool)
     told = np.zeros(len(layout.grams), bool)
-    for mine in _groups(side.suite[side.example]):
-        for rows in _groups(side.code[mine]):
+    for mine in grouped(side.suite[side.example]):
+        for rows in grouped(side.code[mine]):
             rows = mine[rows]
             kind = str(side.kind[rows[0]])
             if kind != PASSAGE:  # a passage flags nothing, so nothing of it need be left out
@@ -168,14 +177,20 @@ def _mark(layout: Layout, excluded: np.ndarray, texts: np.ndarray, owners: np.nd
     row, places = spread(layout.offsets[texts], layout.offsets[texts + 1])
     if not len(places):
         return
-    grams, size = layout.grams[places].astype(np.int64), int(owners.max()) + 1
-    own = once(grams * size + owners[row]) // size
-    last = own[least - 1 :]
-    many = last[last == own[: len(last)]]  # sorted: the least-th of the same n-gram, and those behind it
-    excluded[places[among(grams, many)]] = True
+    grams, size, owner = layout.grams[places], int(owners.max()) + 1, owners[row]
+    del row
+    pieces = 1 + len(places) // PIECE
+    bounds = np.linspace(0, int(grams.max()) + 1, pieces + 1).astype(np.int64).tolist()
+    for low, high in pairwise(bounds):  # some n-grams after others: the keys of all at once are large
+        mine = np.flatnonzero((grams >= low) & (grams < high))
+        gram = grams[mine].astype(np.int64)
+        own = once(gram * size + owner[mine]) // size
+        last = own[least - 1 :]
+        many = last[last == own[: len(last)]]  # sorted: the least-th of the same n-gram, and those behind it
+        excluded[places[mine[among(gram, many)]]] = True
 
 
-def _groups(keys: np.ndarray) -> list[np.ndarray]:
+def grouped(keys: np.ndarray) -> list[np.ndarray]:
     """The rows of each key, in order of the keys."""
     order = np.argsort(keys, kind="stable")
     return np.split(order, 1 + np.flatnonzero(np.diff(keys[order]))) if len(keys) else []
@@ -201,21 +216,28 @@ def _tell(side: Side, mine: np.ndarray, told: np.ndarray) -> None:
 
 def _throughout(layout: Layout, marked: np.ndarray) -> np.ndarray:
     """bool a part: whether it has positions and all are marked."""
-    many = np.bincount(layout.owner[marked], minlength=len(layout))
-    return (many == layout.positions) & (layout.positions > 0)
+    return (layout.marked(marked) == layout.positions) & (layout.positions > 0)
 
 
-def twins(whole: np.ndarray, suite: np.ndarray) -> tuple[list[list[int]], np.ndarray]:
-    """(other examples with the same parts, of any suite; whether an example is the first such of its suite)."""
-    groups: dict[int, list[int]] = {}
-    for row, first in enumerate(whole.tolist()):
-        groups.setdefault(first, []).append(row)
-    seen: set[tuple[int, int]] = set()
-    counted = np.ones(len(whole), bool)
-    for row, key in enumerate(zip(whole.tolist(), suite.tolist(), strict=True)):
-        counted[row] = key not in seen
-        seen.add(key)
-    return [[other for other in groups[first] if other != row] for row, first in enumerate(whole.tolist())], counted
+def twins(whole: np.ndarray, suite: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    """
+    (list<int32>: other examples with the same parts, of any suite, the first TWINS of them; whether an example is the
+    first such of its suite).
+    """
+    order = np.argsort(whole, kind="stable")
+    begins, ends = (np.searchsorted(whole[order], whole, side) for side in ("left", "right"))
+    rank = np.empty(len(whole), np.int64)
+    rank[order] = np.arange(len(whole))
+    many = np.minimum(ends - begins - 1, TWINS)
+    offsets, values = offsets_of(many), np.empty(int(many.sum()), np.int32)
+    for row in np.flatnonzero(many).tolist():  # all up to itself, and behind itself
+        low, own, high = int(begins[row]), int(rank[row]), int(begins[row] + many[row] + 1)
+        mine = values[offsets[row] : offsets[row + 1]]
+        before = min(own - low, len(mine))
+        mine[:before], mine[before:] = order[low : low + before], order[own + 1 : high][: len(mine) - before]
+    counted = np.zeros(len(whole), bool)
+    counted[dense(whole, suite)[1]] = True
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)), counted
 
 
 def dense(*keys: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from datapipe import memory
 from datapipe.contamination.model import EXAMPLES, FILES, ORDER, PARTS, VARIANT, Suites
 from datapipe.contamination.suites import forms, names
 from datapipe.contamination.suites import variants as variants_of
@@ -58,7 +59,7 @@ def load(
     loads, where a field that `fields` names is in no record of a file, or where a key of it is no part.
     """
     suites = _load(paths, dict(fields or {}), variants, expanded)
-    pa.system_memory_pool().release_unused()  # what parsing took, of Python's objects too, is more than the tables hold
+    memory.release()  # what parsing took is more than the tables hold
     return suites
 
 
