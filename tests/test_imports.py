@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "datapipe"
 
 # from the bottom up: a room imports from its own row and from rows above it in this list, and from no other
 ROWS = [
-    {"", "errors"},  # "" is datapipe/__init__.py, which holds the version
+    {"", "errors", "memory"},  # "" is datapipe/__init__.py, which holds the version
     {"keyed", "kernels", "manifest"},
     {
         "tables",

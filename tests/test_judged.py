@@ -228,3 +228,28 @@ def test_classes_equal_their_definitions_in_crowds(seed, common):
         patch.setattr(template, "ANYWHERE", 3)
         patch.setattr(classes, "MIRROR", 2)
         same(Maker(seed).made(common))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 40), st.sampled_from((0.0, 0.3)), st.integers(1, 64))
+def test_some_pairs_are_judged_as_among_all(seed, common, crowd):
+    """Asked about one example a document, or about all, `evidence` has the rows of `judge`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(said, "CROWD", crowd)
+        made = Maker(seed).made(common)
+        index = Index.build(made.suites.parts, made.n, made.n + 4)
+        found = scan(index, pa.array(made.documents, pa.large_string()), np.arange(len(made.documents)), alone=None)
+        chance = np.random.default_rng(seed)
+        drawn = chance.random(index.n_grams) < common
+        only = chance.integers(-1, len(made.examples), len(made.documents))
+        every = classes.judge(made.suites, index.layout, found, drawn).evidence.to_pylist()
+        known = classes.known(made.suites, index.layout)
+        some = classes.evidence(made.suites, index.layout, found, drawn, known, only).to_pylist()
+    assert some == [row for row in every if only[row["doc"]] in (-1, row["example"])]
+
+
+def test_of_many_twins_the_first_are_named(monkeypatch):
+    monkeypatch.setattr(template, "TWINS", 2)
+    others, counted = template.twins(np.array([0, 0, 2, 0, 0]), np.array([0, 0, 0, 1, 1]))
+    assert others.to_pylist() == [[1, 3], [0, 3], [], [0, 1], [0, 1]]
+    assert counted.tolist() == [True, False, True, True, False]

@@ -44,7 +44,7 @@ from datapipe.contamination.index import LONGEST, Index
 from datapipe.contamination.scan import Found
 from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
-from datapipe.memory import release
+from datapipe.memory import release, steady
 
 Progress = Callable[[str, int, int | None], None]
 # measured on copies of whole items, prompt and answer
@@ -91,6 +91,7 @@ def audit(
 ) -> Audited:
     """workers: threads;  memory: bytes;  neither decides what the report says."""
     clock = _Clock(workers)
+    steady()
     if asked.profile not in profiles.PROFILES:
         raise ManifestError(f"--profile {asked.profile}: no such profile; there are {', '.join(profiles.PROFILES)}")
     if asked.n is not None and not 3 <= asked.n <= LONGEST:

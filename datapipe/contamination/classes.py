@@ -195,7 +195,7 @@ def _evidence(side: Side, found: Found, hit: Hits, shared: Template, only: np.nd
 
 def _kinds(code: np.ndarray, pair: np.ndarray, beside: dict[int, Beside], count: int) -> pa.Array:
     """Of each pair the kinds of what it holds, sorted, and those that lie beside.  code: of the parts' kinds."""
-    names = sorted(KINDS)
+    names: list[str] = sorted(KINDS)
     held = np.zeros(count, np.int64)
     np.bitwise_or.at(held, pair, 1 << code)
     for number, (_, _, _, more) in beside.items():
