@@ -264,7 +264,10 @@ def main() -> None:
     if asked.as_fresh:
         from datapipe.cli import lean
 
-        lean()
+        lean()  # as a command does it
+        from datapipe.memory import steady
+
+        steady()
         memory(asked.data, files)
         return
     from datapipe.contamination import suites

@@ -11,8 +11,8 @@ M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 def steady() -> None:
     """
-    From here on give back what is LARGE as soon as it is free.  glibc does so only up to the largest size that was
-    freed before, up to 32 MB: the holes that arrays leave in its heap came to 100 MB of an audit.
+    From here on this process gives back what is LARGE as soon as it is free.  glibc does so only beyond the largest
+    size that was freed before, up to 32 MB: the holes that arrays leave in its heap came to 100 MB of an audit.
     """
     _call("mallopt", M_MMAP_THRESHOLD, LARGE)
 

@@ -211,7 +211,7 @@ def test_a_trace_says_what_was_really_retrieved(capsys, folder, line, cls, statu
 
 
 TRACED = {  # --fail-on -> status, of a clean corpus and a trace that shows q and its answer
-    "flagged>0": 6, "eval.adjacent>0": 6, "rate>0.9": 6, "rate<0.9": 6, "eval.clean<1": 6, "solution>0": 0, "rate>1": 0,
+    "flagged>0": 6, "eval.adjacent>0": 6, "rate>0.9": 6, "rate<0.9": 6, "eval.clean<1": 6, "solution>0": 0,
 }  # fmt: skip
 
 

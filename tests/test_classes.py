@@ -591,11 +591,11 @@ def test_common_ngrams_count_where_one_match_covers_half():
 
 
 def test_common_ngrams_count_where_half_of_what_is_its_own_is_copied():
-    """More than half of a text stands there in one piece, but most of that piece is everybody's."""
+    """More than half of a text stands there in one piece, most of it everybody's; the rest lies at another place."""
     own = f"{text('shared', 15)} {text('a', 30)}"
     units = own.split()
     examples = [("s", {"prompt": own}), ("s", {"prompt": f"{text('shared', 15)} {text('b', 30)}"})]
-    pieces = " ".join([*units[:23], *OTHER[:9], *units[30:38]])
+    pieces = f"{' '.join(units[:23])} {filler(60)} {' '.join(units[30:38])}"
     every = grams(own, 0, 38)
     judged = Given(examples, [pieces], common=every).judged()
     assert judged.classes["class"].to_pylist() == ["untested", "clean"]
@@ -869,7 +869,8 @@ def test_a_short_choice_alone_is_a_statement():
         ("He runs 3*3=9 times; so he runs 9*60=540 meters 540", "passage"),  # 13 units
         ("He runs 3*3=<<3*3=9>>9 times; so he runs 9*60=<<9*60=540>>540 meters 540", "solution"),
         (f"open read close write seek tell join split {'x y z w ' * 8}", "solution"),
-        (f"open read close write seek tell join {'x y z w ' * 8}", "passage"),
+        (f"open read close write seek tell join {'x y z w ' * 8}", "solution"),  # whole, and of two n-grams or more
+        ("x = y; z = w; x = y; z = w; x = y; z = w; x = y; z = w; open read", "passage"),
         (f"{'x y z w ' * 2} open read close write seek tell join split", "solution"),
         ("先生把船停在旧桥下面等到天亮才走", "solution"),
     ],

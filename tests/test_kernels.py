@@ -53,8 +53,9 @@ def test_shape_of_anything(pieces: list[bytes]) -> None:
 
 
 def _shape(block: bytes) -> tuple[list[tuple[int, int, int]], int, int, bool, int]:
-    starts, numbers, sizes, *counts = shape(block)
-    return list(zip(starts.tolist(), numbers.tolist(), sizes.tolist(), strict=True)), *counts
+    found = shape(block)
+    lines = list(zip(found.starts.tolist(), found.numbers.tolist(), found.sizes.tolist(), strict=True))
+    return lines, found.objects, found.newlines, found.spelled, found.deepest
 
 
 def test_xxh64_of_bytes_is_xxhash() -> None:

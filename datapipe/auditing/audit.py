@@ -44,7 +44,7 @@ from datapipe.contamination.index import LONGEST, Index
 from datapipe.contamination.scan import Found
 from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
-from datapipe.memory import release, steady
+from datapipe.memory import release
 
 Progress = Callable[[str, int, int | None], None]
 # measured on copies of whole items, prompt and answer
@@ -91,7 +91,6 @@ def audit(
 ) -> Audited:
     """workers: threads;  memory: bytes;  neither decides what the report says."""
     clock = _Clock(workers)
-    steady()
     if asked.profile not in profiles.PROFILES:
         raise ManifestError(f"--profile {asked.profile}: no such profile; there are {', '.join(profiles.PROFILES)}")
     if asked.n is not None and not 3 <= asked.n <= LONGEST:
@@ -116,7 +115,6 @@ def audit(
         index = Index.build(suites.parts, asked.n or 8, *([asked.n] if asked.n and asked.n > 12 else []))
         eval_ = Eval(suites, index, profiles.PROFILES[asked.profile])
         traced = trace.read(asked.trace, suites) if asked.trace else None
-        release()
         for corpus in corpora if traced else ():
             if isinstance(corpus, outside.Files):
                 corpus.wanted.update(traced.wanted if traced else ())

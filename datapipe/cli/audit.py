@@ -72,6 +72,9 @@ def audit(ctx: click.Context, **flags: Any) -> None:
         return
     if not flags["evals"] and not flags["against_validation"]:
         raise click.UsageError("name the eval sets: --eval PATHS..., or --against-validation")
+    from datapipe.memory import steady
+
+    steady()
     fields = _fields(flags["fields"])
     if flags["clean_out"]:
         _clean(ctx, flags, fields)

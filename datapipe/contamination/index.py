@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from datapipe import text
+from datapipe import memory, text
 from datapipe.contamination.intervals import Layout, offsets_of, spread
 from datapipe.contamination.model import PROMPT, VARIANT
 from datapipe.kernels import gram_index, proof, unicode
@@ -103,7 +103,7 @@ class Index:
         beside = offsets, begins[rows_of[near]], lengths[near].astype(np.int64)
         sieves, wanted = _sieves(table, low, high, held, False, masks[1])
         masked_sieves, _ = _sieves(masked, low, high, held, True, masks[1])
-        pa.system_memory_pool().release_unused()  # what building took and numpy gave back to libc
+        memory.release()
         return cls(
             parts, n, n_unspaced, twin, lengths, sizes, held, firsts, given(rows_of), begins, table, masked,
             sieves, masked_sieves, wanted, anchors, beside, masks,

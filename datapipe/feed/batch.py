@@ -314,6 +314,26 @@ class Batch:
         parts = [places[start : start + rows] for start in range(0, len(self), rows)]
         return [Batch(self.rows.take(part), self.step, self.progress) for part in parts]
 
+    @property
+    def seg_len(self) -> np.ndarray:
+        return self.rows.seg_len
+
+    @property
+    def seg_doc(self) -> np.ndarray:
+        return self.rows.seg_doc
+
+    @property
+    def seg_start(self) -> np.ndarray:
+        return self.rows.seg_start
+
+    @property
+    def seg_flags(self) -> np.ndarray:
+        return self.rows.seg_flags
+
+    @property
+    def seg_source(self) -> np.ndarray:
+        return self.rows.seg_source
+
     def torch(self, device: Any = None, names: Sequence[str] = TENSORS) -> Tensors:
         """
         As tensors on `device`, or those of `names` alone: input_ids, labels, position_ids, row_ids int64, loss_mask

@@ -36,7 +36,8 @@ def shape(block: bytes) -> Shape:
     count = newlines(block)
     rows = np.empty((3, count + 1), np.int64)
     lines, objects, spelled, deepest = _shape(given(np.frombuffer(block, np.uint8)), *rows)
-    return Shape(*rows[:, :lines], int(objects), count, bool(spelled), int(deepest))
+    starts, numbers, sizes = rows[:, :lines]
+    return Shape(starts, numbers, sizes, int(objects), count, bool(spelled), int(deepest))
 
 
 def newlines(data: bytes) -> int:
