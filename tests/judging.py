@@ -249,8 +249,10 @@ class Judging:
         entire = any(run.start == 0 and run.length == size for run in seen.runs) or spelled
         bare = text in self.stock or self.told_whole(text)
         copied = entire and size >= n and not bare
-        there = (self.enough(text, raw) and (self.enough(text, own) or copied)) or (spelled and not bare)
-        plain = there and (self.enough(text, final) or copied)
+        stands, its_own = self.enough(text, raw), self.enough(text, own)
+        there = (stands and (its_own or (entire and size >= n))) or spelled
+        plain = (stands and (its_own or copied)) or (spelled and not bare)
+        plain = plain and (self.enough(text, final) or copied)
 
         def of_own(share: float | None) -> float:
             """Every difference is one of the units that are the text's own."""

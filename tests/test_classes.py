@@ -856,6 +856,15 @@ def test_a_short_choice_alone_is_a_statement():
     assert one(f"{filler(9)} {longer}", correct=0, prompt=PROMPT, choices=[longer, *wrong], answer=longer) == "solution"
 
 
+def test_a_list_with_a_choice_of_many_items_is_a_list():
+    """The wrong choice is stock, and says all the same that this is no answer."""
+    none = "none of the statements above is true of the river"
+    examples = [("s", {"prompt": text(f"p{of}"), "choices": [text(f"{of}k"), none]}) for of in "abc"]
+    documents = [f"{text('ak')} {none}", f"{text('pa')} {text('ak')} {none}", text("ak")]
+    for document, cls in zip(documents, ["clean", "prompt", "solution"], strict=True):
+        assert Given(examples, [document], correct=[0] * 3).classes() == [cls, "clean", "clean"]
+
+
 @pytest.mark.parametrize(
     "solution, cls",
     [

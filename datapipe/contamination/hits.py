@@ -131,9 +131,12 @@ def hits(layout: Layout, found: Found, template: Template, common: np.ndarray | 
     tested_part = layout.positions[part] > 0
 
     # what is left out takes flags away and never makes one by dividing by less
-    own_flagged = rows.marked(_flagged(own, layout, bounds))
-    there = rows.marked(_flagged(raw, layout, bounds)) & (own_flagged | (is_verbatim & ~bare)) | (spelled & ~bare)
-    plain = there & (rows.marked(_flagged(final, layout, bounds)) | (is_verbatim & ~bare))
+    copied = is_verbatim & ~bare
+    stands, own_flagged = (rows.marked(_flagged(of, layout, bounds)) for of in (raw, own))
+    there = stands & (own_flagged | is_verbatim) | spelled
+    plain = (stands & (own_flagged | copied) | (spelled & ~bare)) & (
+        rows.marked(_flagged(final, layout, bounds)) | copied
+    )
 
     def of_own(share: np.ndarray) -> np.ndarray:
         """A share of all units as one of the units that are evidence, every difference among these; 0 of none."""
