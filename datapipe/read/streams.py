@@ -21,7 +21,7 @@ import zstandard
 from datapipe.errors import DataError, PolicyError
 from datapipe.kernels.shape import newlines
 
-BLOCK = 4_000_000  # bytes of text that are worked on together: a thread holds some ten times as much
+BLOCK = 8_000_000  # bytes of text that are worked on together
 CHUNK = 1 << 20  # bytes read or expanded at once, about
 WINDOW = 2**31  # the largest zstd window that is read (`--long=31`)
 
