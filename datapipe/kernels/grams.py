@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datapipe.kernels.blocks import trailing_zeros
 from datapipe.kernels.jit import kernel
 
 M = np.uint64(0x9E3779B97F4A7C15)
@@ -183,6 +184,36 @@ def starting(units, at, count, starts, shift, keys, out):
 
 
 @kernel
+def shorts(units, at, count, total, wanted, slots, sieve, shift, by_mask, mask, some, words, codes, keys):
+    """
+    Of some[:count], places from `at` on where short parts may begin, those windows that pass their filter: to keys
+    and codes (uint64, place << 8 | length | SHORT), in order; gives how many.  A loop for each step, for what passes
+    no processor foresees.
+    """
+    for c in range(count):
+        i = at + some[c]
+        words[c] = wanted[mix(start_of(units[i], units[i + 1], units[i + 2]), 3, mask) >> slots]
+    asked = np.uint64(0)
+    for c in range(count):
+        i, sizes = at + some[c], words[c]
+        while sizes:
+            size = np.int64(trailing_zeros(sizes))
+            sizes &= sizes - ONE
+            codes[asked] = np.uint64(i) << np.uint64(8) | np.uint64(size | SHORT)
+            asked += np.uint64(i + size <= total)
+    for k in range(asked):
+        code = np.int64(codes[k] & np.uint64(0xFF))
+        keys[k] = key_of(units, codes[k] >> np.uint64(8), code & 63, code, by_mask, mask)
+    filled = np.uint64(0)
+    for k in range(asked):
+        bits = bits_of(keys[k])
+        codes[filled], key = codes[k], keys[k]
+        keys[filled] = key
+        filled += np.uint64(sieve[key >> shift] & bits == bits)
+    return np.int64(filled)
+
+
+@kernel
 def two_bits(start):
     """The bits of a start in its word."""
     return ONE << (start & LOW) | ONE << (start >> np.uint64(6) & LOW)
@@ -228,6 +259,7 @@ def search(units, bounds, held, table, shift, sieves, shifts, sample, lengths, w
     slots = shift_of(wanted)
     some = np.empty(BLOCK + 1, np.int64)
     keys, words = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    codes, short_keys = np.empty(most * BLOCK, np.uint64), np.empty(most * BLOCK, np.uint64)
     total, stop, n_touched = bounds[-1], bounds[0], 0
     doc = short_doc = 0  # of the last n-gram, of the last short part
     while stop < total:
@@ -235,28 +267,20 @@ def search(units, bounds, held, table, shift, sieves, shifts, sample, lengths, w
         count = min(stop, total - 3 + 1) - at
         if len(wanted) > 1 and count > 0:
             found = starting(units, at, count, sieves[4], shifts[4], keys, some)
+            found = shorts(units, at, found, total, wanted, slots, sieves[3], shifts[3], by_mask, mask, some, words,
+                           codes, short_keys)  # fmt: skip
             for c in range(found):
-                i = at + some[c]
-                words[c] = wanted[mix(start_of(units[i], units[i + 1], units[i + 2]), 3, mask) >> slots]
-            for c in range(found):
-                i, sizes = at + some[c], words[c]
+                i, code = np.int64(codes[c] >> np.uint64(8)), np.int64(codes[c] & np.uint64(0xFF))
                 while bounds[short_doc + 1] <= i:
                     short_doc += 1
-                size, value, high = 0, np.uint64(0), bounds[short_doc + 1]
-                while sizes >> np.uint64(size + 1) and i + size < high:
-                    value = value * M + (masked(units[i + size]) if by_mask else units[i + size])
-                    size += 1
-                    if not sizes >> np.uint64(size) & ONE:
-                        continue
-                    key = mix(value, size | SHORT, mask)
-                    if sieves[3][key >> shifts[3]] & bits_of(key) != bits_of(key):
-                        continue
-                    gram = find(table, shift, units, held, i, size | SHORT, key, by_mask)
-                    if gram >= 0:
-                        if n_hits == len(hits):
-                            hits = more(hits)
-                        hits[n_hits, 0], hits[n_hits, 1], hits[n_hits, 2] = short_doc, gram, i - bounds[short_doc]
-                        n_hits += 1
+                if i + (code & 63) > bounds[short_doc + 1]:
+                    continue
+                gram = find(table, shift, units, held, i, code, short_keys[c], by_mask)
+                if gram >= 0:
+                    if n_hits == len(hits):
+                        hits = more(hits)
+                    hits[n_hits, 0], hits[n_hits, 1], hits[n_hits, 2] = short_doc, gram, i - bounds[short_doc]
+                    n_hits += 1
         count = min(stop, total - lengths[0] + 1) - at
         found = 0
         if count > 0:
