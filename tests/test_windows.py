@@ -174,6 +174,23 @@ def test_all_letters_and_digits_in_a_row(other, letters):
     assert row["letters"] is letters
 
 
+@pytest.mark.parametrize(
+    "own, theirs, same",
+    [
+        ("1,234,567 of them", "1234567 of them", True),
+        ("1\u202f000'000 e-mails", "1 000 000 emails", True),
+        ("sum 12", "sum 123", False),
+        ("1.5 of it", "15 of it", False),
+        ("12,50 of it", "1,250 of it", False),
+        ("1 2", "12", False),
+        ("2024-01-15", "20240115", False),
+    ],
+)
+def test_numbers_in_letters_are_those_that_stand_there(own, theirs, same):
+    for value in (theirs, f"x {theirs} x"):
+        assert (windows.lettered(own) in windows.lettered(value)) is same
+
+
 CODE = """def total(items, limit):
     result = 0
     for item in items:

@@ -23,6 +23,7 @@ CLOSE = 0.4  # identifiers are masked where containment, edit or plain is as muc
 CODE_N = 12  # code units in an n-gram
 BUDGET = 4  # substitutions that a run is extended over: Llama 2, A.6
 SUBSTRING, STRIDE = 50, 10  # letters and digits
+DIGITS, THOUSANDS = re.compile(r"\d+"), re.compile(r"(?<=\d)[,'’_ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 LONG = 4096  # letters and digits; of a longer part all substrings are looked for at once
 
 WINDOWS = pa.schema(
@@ -40,7 +41,7 @@ WINDOWS = pa.schema(
         ("identifiers", pa.float64()),  # the same over code units, identifiers masked; null: no code, or not CLOSE
         ("substr50", pa.bool_()),  # 50 letters and digits in a row, at a stride of 10; all of a part with fewer
         ("extended", pa.int32()),  # units that match in the best run extended over BUDGET substitutions
-        ("letters", pa.bool_()),  # all letters and digits of the part in a row, in their case: 1,000 is 1000
+        ("letters", pa.bool_()),  # all letters and numbers of the part in a row, in their case: 1,000 is 1000
     ]
 )
 MEASURES = frozenset(WINDOWS.names[6:])
@@ -143,7 +144,9 @@ def _substrings_in(
     found, whole = [False] * len(spans), [False] * len(spans)
     for k, other in zip(np.flatnonzero(asked).tolist(), others, strict=True):
         found[k] = substring(bares[which[k]], other)
-        whole[k] = found[k] and bares[which[k]] in other
+        if found[k] and bares[which[k]] in other:  # hardly ever
+            theirs = ours.text[slice(*spans[k])].tobytes().decode("utf-8", "replace")
+            whole[k] = lettered(owns[int(which[k])].as_py()) in lettered(theirs)
     return found, whole
 
 
@@ -215,6 +218,12 @@ def bare(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[str]:
     proof.bare(data, given(begins), given(ends), *unicode.tables()[:2], out, bounds)
     whole, edges = out.tobytes(), bounds.tolist()
     return [whole[begin:end].decode("utf-8", "replace") for begin, end in pairwise(edges)]
+
+
+def lettered(value: str) -> str:
+    """Letters and numerals alone, digits that stand together apart from others; without separators of thousands."""
+    apart = DIGITS.sub("\ue000\\g<0>\ue001", THOUSANDS.sub("", value))
+    return "".join(sign for sign in apart if sign.isalnum() or sign in "\ue000\ue001")
 
 
 def substring(own: str, theirs: str) -> bool:
