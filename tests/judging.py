@@ -222,7 +222,7 @@ class Judging:
 
     @cached_property
     def void(self) -> set[Text]:
-        """Texts half of whose own units the matches at one place of a document cover: common n-grams count."""
+        """Texts of whose own units a match covers half, or those at one place three quarters: common n-grams count."""
         found = set()
         for (text, _), seen in self.seen.items():
             runs = [run for run in seen.runs if run.length >= self.n[text]]
@@ -232,7 +232,8 @@ class Judging:
             best = runs[own.index(max(own))]
             near = [run for run in runs if abs(run.unit - run.start - (best.unit - best.start)) <= len(text)]
             live, covered, _ = self.figures(text, near, self.excluded(text))
-            if covered / live >= BOUNDS.void:
+            one = max(self.figures(text, [run], self.excluded(text))[2] for run in runs)
+            if one / live >= BOUNDS.void or covered / live >= BOUNDS.together:
                 found.add(text)
         return found
 
@@ -444,8 +445,9 @@ class Judging:
         """Where behind a place the next prompt of the suite begins that is another text."""
         own = {part.units for part in self.of[example] if part.kind == "prompt"}
         others = {part.units for part in self.groups[self.suites[example], "prompt"]} - own
-        runs = [run for text in others for run in self.seen.get((text, doc), Seen()).runs]
-        return min((run.unit - run.start for run in runs if run.unit - run.start >= after), default=float("inf"))
+        runs = [(run, text) for text in others for run in self.seen.get((text, doc), Seen()).runs]
+        begins = [run.unit - run.start for run, text in runs if run.start == 0 or 2 * run.length >= len(text)]
+        return min((begin for begin in begins if begin >= after), default=float("inf"))
 
     def counts(self, part: Part, doc: int, bits: set[str], completed: bool) -> bool:
         """Whether an answer of this length can count beside such a prompt."""

@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -17,8 +16,7 @@ from reading import load
 
 from datapipe import cli
 from datapipe.cli.text import safe
-from datapipe.errors import DataError
-from datapipe.read import plan
+from datapipe.read import opening, plan
 
 QUESTION = (
     "Which of the seven lanterns on the quay of Marrowby did old Perrin light before the tide came in that night?"
@@ -149,17 +147,101 @@ def test_clean_lines_stay_under_a_name_that_does_not_say_it(capsys):
     assert Path("new/part-0").read_bytes() == lines(ROWS[1])
 
 
-def test_a_build_reads_the_same_forms(tmp_path):
-    put("part-0", PLAIN)
-    put("a.txt", CLEAN.encode())
-    source = {"files": ["part-0", "a.txt"]}
-    made = plan(load(tmp_path, {"s": source}), workers=1)
-    assert {one.relative: one.format for one in made.inputs} == {"part-0": "jsonl", "a.txt": "text"}
-    made = plan(load(tmp_path, {"s": source | {"format": "text"}}), workers=1)
-    assert {one.format for one in made.inputs} == {"text"}
-    put("b.tar", tar())
-    with pytest.raises(DataError, match=re.escape("b.tar: a tar archive: unpack it, or leave it out")):
-        plan(load(tmp_path, {"s": {"files": ["b.tar"]}}), workers=1)
+RECORD = {"text": ZH, "about": "a record " * 9}
+RECORDS = json.dumps(RECORD).encode()
+SPLIT = "y" * (1 << 20)  # more than is looked at
+BESIDE, DOCUMENT = "holds lines of JSON beside others; name it .jsonl", "a JSON document; convert it to JSON lines"
+DOUBTFUL = {
+    "a first line that is cut": (RECORDS[9:] + b"\n" + PLAIN, BESIDE),
+    "a last line that is cut": (lines(RECORD) + RECORDS[:30], BESIDE),
+    "a comment first": (b"# made in May\n" + PLAIN, BESIDE),
+    "null first": (b"null\n" + PLAIN, BESIDE),
+    "half of the lines": (b"prose\n" * (PLAIN.count(b"\n") + (not PLAIN.endswith(b"\n"))) + PLAIN, BESIDE),
+    "events": (b"".join(b"data: " + line + b"\n\n" for line in PLAIN.split(b"\n")[:2]), BESIDE),
+    "a sequence": (b"".join(b"\x1e" + line + b"\n" for line in PLAIN.split(b"\n")[:2]), BESIDE),
+    "a sequence over lines": (b"\x1e" + json.dumps(LEAK, indent=1).encode(), DOCUMENT),
+    "objects without a newline": (RECORDS * 3, BESIDE),
+    "objects without a newline, and a line": (RECORDS * 2 + b"\n" + PLAIN, BESIDE),
+    "an object, then prose": (lines(RECORD, ZH), BESIDE),
+    "a comment, then a line longer than a look": (lines("# made in May", {"text": SPLIT}), BESIDE),
+    "a part of an array of a record a line": (RECORDS[9:] + b",\n" + RECORDS + b",\n", BESIDE),
+    "an indented object": (b"made in May\n  " + RECORDS + b"\n", BESIDE),
+    "an array on a line": (json.dumps(ROWS).encode(), DOCUMENT),
+    "an array over lines": (json.dumps(ROWS, indent=1).encode(), DOCUMENT),
+    "an array of a record a line": (b"[\n" + b",\n".join(PLAIN.split(b"\n")[:2]) + b"]", DOCUMENT),
+    "an array of arrays over lines": (json.dumps([[1, ZH]] * 9, indent=1).encode()[:-4], DOCUMENT),
+    "an array of texts": (json.dumps([ZH, CLEAN]).encode(), DOCUMENT),
+    "an object over lines": (json.dumps(RECORD, indent=1).encode(), DOCUMENT),
+    "an object over lines, longer than a look": (json.dumps({"a": SPLIT, "b": ZH}, indent=1).encode(), DOCUMENT),
+    "a line longer than a look": (lines({"text": SPLIT}, *ROWS), DOCUMENT),
+    "an array longer than a look": (json.dumps([SPLIT, ZH]).encode(), DOCUMENT),
+    "one record without the text": (lines({"body": CLEAN}), DOCUMENT),
+}
+
+
+@pytest.mark.parametrize("suffix, codec", [("", bytes), (".gz", gzip.compress)], ids=["plain", "gzip"])
+@pytest.mark.parametrize("data, says", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_text_that_may_hold_records_is_read_and_is_a_failure(capsys, data, says, suffix, codec):
+    name = f"part-0{suffix}"
+    put(f"train/{name}", codec(data))
+    status, found = report(capsys, "train", "clean.jsonl")
+    (failure,) = found["failures"]
+    (file,) = (one for one in found["scope"][0]["files"] if one["path"].endswith(name))
+    assert (failure["path"].split("/")[-1], failure["reason"][: len(says)]) == (name, says)
+    assert (status, file["documents"], file["damaged"]) == (7, 1, failure["reason"])
+    put("train/b.jsonl", lines({"text": CLEAN}))
+    status, out, _ = run(capsys, "--eval", "eval.jsonl", "--train", "train", "--clean-out", "new")
+    assert (status, f"not read whole, so not there: {name}: {says}" in out) == (7, True)
+
+
+PROSE = {
+    "braces": "{about} [1] {x} [[a link]]\n{}\n{\n}\n[]\n",
+    "notes": "[1] Smith\n[2] Jones\n[1, 2] say so\n",
+    "quotes": '["So"] he said\n{"So"} she said\n',
+    "links": "[[Marrowby]] is a town\n[a](b)\n",
+    "settings": "[lantern]\ncolour = {green}\n",
+    "code": "{\n  int a[] = {1, 2};\n}\n",
+    "code of tables": 'made = [\n    {"a": 1},\n    {"b": 2},\n]\n',
+    "a template": "{{ title }}\n{% if a %}\n",
+    "a record that is quoted": "prose\n" * 2 + '{"text": "y"}\n',
+    "behind the 100th line": "prose\n" * 100 + '{"text": "y"}\n' * 200,
+    "a long line": SPLIT,
+    "nothing": "\n",
+}
+
+
+@pytest.mark.parametrize("data", PROSE.values(), ids=PROSE)
+def test_prose_with_braces_is_no_failure(capsys, data):
+    put("train/a.txt", data.encode())
+    status, found = report(capsys, "train", "clean.jsonl")
+    assert (status, found["failures"]) == (0, [])
+
+
+def test_no_line_longer_than_a_look_is_parsed(monkeypatch):
+    sizes: list[int] = []
+    monkeypatch.setattr(opening, "parse", lambda line: sizes.append(len(line)))
+    for data in (lines({"text": SPLIT}, *ROWS), json.dumps([SPLIT]).encode(), lines("# prose", {"text": SPLIT})):
+        opening.form(put("a.geojson", data), None, ("text",))
+        opening.is_array(put("a.jsonl", data), None)
+    assert opening.is_array(put("a.jsonl", json.dumps([SPLIT]).encode()), None)
+    assert max(sizes, default=0) <= opening.LOOK
+
+
+BUILT = {
+    "lines under another name": ("part-0", PLAIN),
+    "lines in a text": ("a.txt", PLAIN),
+    "prose behind lines": ("readme.md", PLAIN + b"prose\n"),
+    "a tar archive": ("a.tar.gz", tar("w:gz")),
+    "a tar archive under another name": ("b", tar()),
+}
+
+
+@pytest.mark.parametrize("name, data", BUILT.values(), ids=BUILT)
+def test_a_build_goes_by_names(tmp_path, name, data):
+    put(name, data)
+    put("a.ldjson", PLAIN)
+    made = plan(load(tmp_path, {"s": {"files": [name, "a.ldjson"]}}), workers=1)
+    assert {one.relative: one.format for one in made.inputs} == {name: "text", "a.ldjson": "jsonl"}
 
 
 # --- what is no file, and what is not read --------------------------------------------------------------------------
@@ -235,6 +317,7 @@ def test_the_order_of_files_decides_nothing(capsys):
 # --- what is written never takes the place of what is read ----------------------------------------------------------
 
 TRAIN = ["--eval", "evals/e.jsonl", "--train", "train", "flat/*.jsonl", "x[1].jsonl"]
+EVALS = ["--eval", "evals", *TRAIN[2:]]
 PLACES = {
     "an eval file": (TRAIN, ["--report", "evals/e.jsonl"]),
     "a file of training": (TRAIN, ["--report", "train/a.jsonl"]),
@@ -251,6 +334,17 @@ PLACES = {
     "a trace": ([*TRAIN, "--trace", "s.jsonl"], ["--report", "./s.jsonl"]),
     "variants": ([*TRAIN, "--variants", "s.jsonl"], ["--report", "train/../s.jsonl"]),
     "a build": (TRAIN, ["--out", "builds/b/v0001/train"]),
+    "what a link in a folder leads to": (TRAIN, ["--report", "blobs/train"]),
+    "what a link of a pattern leads to": (TRAIN, ["--report", "blobs/flat"]),
+    "what a link of retrieval leads to": ([*TRAIN, "--retrieval", "other"], ["--report", "blobs/other"]),
+    "what a link in a folder of eval files leads to": (EVALS, ["--report", "blobs/eval"]),
+    "what a link of a pattern of eval files leads to": (["--eval", "evals/*", *TRAIN[2:]], ["--report", "blobs/eval"]),
+    "what a link leads to, for tables": (TRAIN, ["--out", "blobs"]),
+    "a list of an earlier audit": (["--eval", "evals/e.jsonl", "--train", "other"], ["--out", "lists"]),
+    "a table of this audit": (TRAIN, ["--out", "new", "--report", "new/files.parquet"]),
+    "the report of this audit": (TRAIN, ["--out", "new", "--report", "./new/../new/report.json"]),
+    "a list of this audit": (TRAIN, ["--out", "new", "--report", "new/clean/e.txt"]),
+    "the folder of this audit": (TRAIN, ["--out", "new", "--report", "new"]),
 }
 
 
@@ -262,6 +356,11 @@ def test_what_is_read_is_never_written(capsys, folder, args, where):
     for name in ("manifest.json", "fates.parquet", "train/shard-00000.parquet"):
         put(f"builds/b/v0001/{name}", b"{}")
     Path("link").symlink_to("train")
+    for blob, place in (("train", "train/l.jsonl"), ("flat", "flat/l.jsonl"), ("other", "other/l.jsonl"),
+                        ("eval", "evals/l.jsonl"), ("sets.parquet", "train/m.jsonl")):  # fmt: skip
+        Path("other").mkdir(exist_ok=True)
+        Path(place).symlink_to(put(f"blobs/{blob}", lines({"text": CLEAN})).absolute())
+    Path("other/c.txt").symlink_to(put("lists/clean/gsm8k.txt", CLEAN.encode()).absolute())
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     status, out, err = run(capsys, *args, *where)
     assert (status, out, "name another place" in err) == (2, "", True), err
@@ -272,7 +371,7 @@ def test_places_beside_what_is_read_may_be_written(capsys):
     put("flat/a.jsonl", lines({"text": CLEAN}))
     args = ["--eval", "eval.jsonl", "--train", "flat/*.jsonl"]
     assert run(capsys, *args, "--report", "flat/page.html", "--out", "flat/out")[0] == 0
-    assert run(capsys, *args, "--report", "flat/page.html", "--out", "flat/out")[0] == 0
+    assert run(capsys, *args, "--report", "flat/out/page.html", "--out", "flat/out")[0] == 0
 
 
 # --- what data can do to a terminal ---------------------------------------------------------------------------------

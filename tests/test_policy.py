@@ -126,6 +126,26 @@ def test_a_suite_that_did_not_load_is_named_with_the_reason(text, says, not_said
     parse("mmlu.adjacent > 0").check(["mmlu"], FAILED)
 
 
+@pytest.mark.parametrize(
+    "untestable, value",
+    [
+        ({"prompt": 200}, 200 / 310),
+        ({"prompt": 200, "clean": 100}, 200 / 310),
+        ({"clean": 10}, 200 / 300),
+        ({}, 200 / 310),
+    ],
+)
+def test_a_rate_hides_nothing_that_flags(untestable, value):
+    own = rates({"prompt": 200, "clean": 110}, untestable)
+    flagged = row("s", prompt=200, clean=110).model_copy(
+        update={"rate": Rate(found=own.found, of=own.tested, share=own.share, low=own.low, high=own.high),
+                "least": own.least}
+    )  # fmt: skip
+    condition = parse("rate > 0.5")
+    assert condition.value(flagged) == pytest.approx(value)
+    assert condition.judge([section("train", flagged).model_copy(update={"total": flagged})]).violated
+
+
 def test_what_is_not_known_keeps_no_limit():
     nothing = section("train", row("s", untested=5))
     assert parse("rate > 0.01").judge([nothing]).violated

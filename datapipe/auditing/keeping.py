@@ -1,12 +1,13 @@
 """Where reports lie: what --out writes, the consumer record of a build, and reading them back."""
 
+import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import zstandard
 
-from datapipe.auditing import tables
+from datapipe.auditing import outside, tables
 from datapipe.auditing.audit import Audited, Question
 from datapipe.auditing.report import Report, from_json
 from datapipe.build_manifest import consumers, resolve
@@ -29,11 +30,15 @@ def check(out: Path | None, page: Path | None, asked: Question | None = None) ->
         raise ManifestError(f"--out {out}: is a file, expected a folder")
     if page and page.exists() and not page.is_file():  # a device would be replaced by a file
         raise ManifestError(f"--report {page}: is {'a folder' if page.is_dir() else 'no file'}, expected a file")
-    if asked and page:
-        apart(f"--report {page}", page, asked)
-    if asked and out:
-        for name in (REPORT, *(f"{name}.parquet" for name in tables.NAMES)):
-            apart(f"--out {out}: {out / name}", out / name, asked)
+    written = _written(out) if out else []
+    if page and out:
+        _beside(page, out, written)
+    if asked and (page or out):
+        read = _inputs(asked)
+        if page:
+            apart(f"--report {page}", page, asked, read)
+        for path in written:
+            apart(f"--out {out}: {path}", path, asked, read)
     for folder in filter(None, (out, page and page.parent)):
         there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
@@ -41,8 +46,44 @@ def check(out: Path | None, page: Path | None, asked: Question | None = None) ->
             raise MachineError(f"{there}: cannot be written: {why}")
 
 
-def apart(said: str, target: Path, asked: Question) -> None:
-    """ManifestError where a path that is to be written is read, or lies in a folder that is."""
+def _written(out: Path) -> list[Path]:
+    """What --out writes or takes away in its folder."""
+    names = (REPORT, *(f"{name}.parquet" for name in tables.NAMES))
+    return [*(out / name for name in names), *sorted((out / "clean").glob("*.txt"))]
+
+
+def _beside(page: Path, out: Path, written: Sequence[Path]) -> None:
+    """ManifestError where --report and --out would write one file."""
+    real = Path(os.path.realpath(page))
+    lists = real.suffix == ".txt" and str(real.parent) == os.path.realpath(out / "clean")
+    if lists or str(real) in {os.path.realpath(path) for path in written}:
+        raise ManifestError(f"--report {page}: is what --out {out} writes; name another place")
+    if Path(os.path.realpath(out)).is_relative_to(real):
+        raise ManifestError(f"--report {page}: --out {out} is a folder there; name another place")
+
+
+def _inputs(asked: Question) -> set[str]:
+    """Where all that is read really lies: links in folders, and what patterns match, lead elsewhere."""
+    sides = [side for side in (asked.train, asked.retrieval) if side]
+    found = [str(path) for side in sides if side.files for path in outside.paths(side.files)]
+    for named in (*asked.evals, *asked.variants):
+        for path in [named] if os.path.exists(named) else glob.glob(named, recursive=True):
+            found += [path, *_below(path)]
+    for build in (build for side in sides for build in side.builds):
+        found += [path for path in _below(build) if os.path.islink(path)]
+    return {os.path.realpath(path) for path in found}
+
+
+def _below(folder: str | Path) -> list[str]:
+    return [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
+
+
+def apart(said: str, target: Path, asked: Question, read: set[str]) -> None:
+    """
+    ManifestError where a path that is to be written is read, or lies in a folder that is.
+
+    read: where all that is read really lies
+    """
     sides = [side for side in (asked.train, asked.retrieval) if side]
     named = (*asked.evals, *asked.variants, *filter(None, (asked.trace, asked.scores)),
              *(build for side in sides for build in side.builds))  # fmt: skip
@@ -56,6 +97,8 @@ def apart(said: str, target: Path, asked: Question) -> None:
     for pattern in (*asked.evals, *(pattern for side in sides for pattern in side.files)):
         if files.means(pattern, str(target)):
             raise ManifestError(f"{said}: is read as one of {pattern}; name another place")
+    if os.path.realpath(target) in read:
+        raise ManifestError(f"{said}: is one of the files that are read; name another place")
 
 
 def deliver(made: Audited, builds: Sequence[Path], out: Path | None, page: Path | None) -> None:

@@ -26,6 +26,7 @@ from datapipe.keyed import doc_id, text_id
 from datapipe.manifest import Manifest
 from datapipe.read import Input, Piece, Plan, Planned, plan_each, rows_of
 from datapipe.read.fields import EMPTY_TEXT, MISSING_TEXT, QUARANTINED, Bad, Rows
+from datapipe.read.files import look
 from datapipe.read.jsonl import BLANKS, parse
 from datapipe.read.streams import Damage, Expanded, Place, blocks
 
@@ -64,6 +65,8 @@ class Files:
         assert isinstance(unit, Piece)
         (spec,) = self.plan.specs.values()
         for one, rows in rows_of(spec, unit):
+            if one.doubt:
+                books.damaged[one.source, one.relative] = one.doubt
             try:
                 yield from self._batches(one, rows, books)
             except (Damage, DataError, PolicyError, MachineError) as error:
@@ -197,18 +200,30 @@ def files(
     once: a file that is named twice, by links, is read once
     """
     patterns = sorted(set(patterns))
-    made = Manifest.model_validate(
-        {"name": "audit", "sources": {SOURCE[role]: {
-            "files": patterns, "fields": {"text": text_field, "id": id_field}, "tolerant": True,
-        }}},
-        context=Path(os.getcwd()) / "audit",
-    )  # fmt: skip
+    made = _manifest(SOURCE[role], patterns, text_field, id_field)
     try:
         found = plan_each(made, workers=workers, once=once)
     except DataError as error:
         raise ManifestError(f"{option}: {str(error).removeprefix(f'source {SOURCE[role]}: ')}") from None
     reasons = tuple((source, path, _bare(why, path)) for source, path, why in found.failed)
     return Files(f"{role} files", role, " ".join(patterns), found.plan, reasons, tuple(_notes(found)))
+
+
+def paths(patterns: Sequence[str]) -> list[Path]:
+    """The files that patterns mean; none where they cannot be found, which `files` will say."""
+    try:
+        return [path for _, path in look(_manifest("train", sorted(set(patterns)), "text", "id"), "train").files]
+    except (DataError, MachineError):
+        return []
+
+
+def _manifest(source: str, patterns: Sequence[str], text_field: str, id_field: str) -> Manifest:
+    return Manifest.model_validate(
+        {"name": "audit", "sources": {source: {
+            "files": patterns, "fields": {"text": text_field, "id": id_field}, "tolerant": True,
+        }}},
+        context=Path(os.getcwd()) / "audit",
+    )  # fmt: skip
 
 
 def _notes(found: Planned) -> Iterator[str]:

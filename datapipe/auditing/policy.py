@@ -6,10 +6,11 @@ What must not be, as a user says it with --fail-on, and whether it is.
     measure   = a class (adjacent, solution, prompt, near, variant, short, passage, untested, clean) | flagged | rate
     operator  = > | >= | < | <= | == | !=
 
-rate is that of the report, of what could be tested what flags, 0 to 1: 1 % is 0.01, and what no rate can be is refused
-(rate > 1); flagged counts all.  Everything else is a number of examples where the number is an integer, and a share of
-all examples where it has a point, as for the manifest's limits.  Without a suite it is about all of them together.  A
-share of no example is not known, and what is not known does not keep a limit: it violates > and >=.
+rate is that of the report, of what could be tested what flags, or of all examples what flags where that is more: what
+could not be tested and flags all the same cannot hide behind the rest.  It is 0 to 1: 1 % is 0.01, and what no rate can
+be is refused (rate > 1).  flagged counts all.  Everything else is a number of examples where the number is an integer,
+and a share of all examples where it has a point, as for the manifest's limits.  Without a suite it is about all of them
+together.  A share of no example is not known, and what is not known does not keep a limit: it violates > and >=.
 
     gsm8k.adjacent > 0      flagged >= 10      rate > 0.01      *.rate > 0.05      untested > 0.2
 """
@@ -89,7 +90,7 @@ class Condition:
     def value(self, row: SetRow) -> float | None:
         """The figure of a suite, None where it is not known."""
         if self.measure == "rate":
-            return row.rate.share
+            return max(row.rate.share, row.least or 0.0) if row.rate.share is not None else row.least or None
         counts = {str(name): count for name, count in row.classes.items()}
         names = FLAGGED if self.measure == "flagged" else (self.measure,)
         count = sum(counts.get(name, 0) for name in names)

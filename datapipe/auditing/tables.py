@@ -106,8 +106,7 @@ def _clean(one: Judgement) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     names = (one.judged.classes[name].to_pylist() for name in ("suite", "id", "class"))
     for suite, own, cls in zip(*names, strict=True):
-        if cls == "clean":
-            found.setdefault(suite, []).append(own)
+        found.setdefault(suite, []).extend([own] if cls == "clean" else ())
     return found
 
 

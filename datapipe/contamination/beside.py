@@ -63,7 +63,9 @@ def answered_or_completed(
     keys = zip(hit.part[rows].tolist(), hit.doc[rows].tolist(), strict=True)
     flagged = dict(zip(keys, hit.plain[rows].tolist(), strict=True))
     asks = side.of_kind(PROMPT)
-    begins = nearby.Beginnings(side.suite[side.example[asks]], side.same[asks], _runs_in(found, doc[asked]))
+    begins = nearby.Beginnings(
+        side.layout, side.suite[side.example[asks]], side.same[asks], _runs_in(found, doc[asked])
+    )
     in_list = listed(side)
     alike = _alike(side, in_list, parts)
     known: dict[tuple[int, int, int, int], tuple[int | None, Beside | None]] = {}  # of examples alike the answer is one

@@ -26,11 +26,22 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from datapipe.contamination.intervals import RUN, Layout, Overlap, columns, overlap, union
-from datapipe.contamination.template import Template
+from datapipe.contamination.intervals import (
+    RUN,
+    Layout,
+    Overlap,
+    among,
+    columns,
+    once,
+    overlap,
+    spread,
+    union,
+)
+from datapipe.contamination.template import Template, dense
 
 SHORTEST = 3  # units of a text that may be evidence alone
 SHARES = ("containment", "edit", "numbers", "identifiers", "plain", "letters")  # of windows
+PAIRS = 1 << 18  # places of one document that are held against each other together
 
 
 class Found(Protocol):
@@ -66,7 +77,8 @@ class Bounds:
     variant: float = 0.8  # units that match with numbers masked, at least: all other differences count against it
     equal: float = 0.5  # edit similarity of a variant, at least
     identifiers: float = 0.8  # the same with identifiers masked: code has idioms
-    void: float = 0.5  # of a text, by the matches at one place of a document: its common n-grams count
+    void: float = 0.5  # of a text, by one match: its common n-grams count
+    together: float = 0.75  # the same by all matches at one place of a document: two phrases may be half of a text
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,8 @@ def hits(layout: Layout, found: Found, template: Template, common: np.ndarray | 
     raw = overlap(layout, found.runs)
     own = overlap(layout, found.runs, template.excluded)
     void = np.zeros(len(layout), bool)
-    void[own.part[_at_one_place(own, found.runs) >= bounds.void]] = True
+    held = (own.longest_ratio >= bounds.void) | (_at_one_place(own, found.runs) >= bounds.together)
+    void[own.part[held]] = True
     final = own
     excluded = template.excluded
     if common is not None and common.any():
@@ -193,19 +206,42 @@ def _echoes(
     """
     start, _, unit = places
     low = unit - np.maximum(start, 0)
+    rows = np.flatnonzero((plain | doubtful) & among(doc, doc[doubtful]))
+    place, heads = dense(doc[rows], low[rows], units[rows])
+    most = np.full(len(heads), -np.inf)  # of the texts that are as long and at one place the likeness of the most alike
+    np.fmax.at(most, place, np.where(plain[rows], np.inf, likeness[rows]))
+    heads, asked = rows[heads], once(place[doubtful[rows]])
+    most = _most_beside(doc[heads], low[heads], units[heads], most, asked)
     echo = np.zeros(len(doc), bool)
-    held: dict[int, list[tuple[int, int, float]]] = {number: [] for number in doc[doubtful].tolist()}
-    for row in np.flatnonzero((plain | doubtful) & np.isin(doc, doc[doubtful])).tolist():
-        held[int(doc[row])].append((int(low[row]), int(units[row]), np.inf if plain[row] else float(likeness[row])))
-    for row in np.flatnonzero(doubtful).tolist():
-        first, size = int(low[row]), int(units[row])
-        echo[row] = any(
-            like > likeness[row]
-            and size <= 2 * other <= 4 * size
-            and 2 * (min(first + size, at + other) - max(first, at)) >= size
-            for at, other, like in held[int(doc[row])]
-        )
+    echo[rows] = doubtful[rows] & (most[place] > likeness[rows])
     return echo
+
+
+def _most_beside(
+    doc: np.ndarray, low: np.ndarray, units: np.ndarray, most: np.ndarray, asked: np.ndarray
+) -> np.ndarray:
+    """
+    Of each asked place the most of those of half to twice its length that share half of it, its own among them.
+    Places are in order of (doc, low).
+    """
+    starts = once(low)
+    first_key = np.searchsorted(once(doc), doc) * (len(starts) + 1)
+    keys = first_key + np.searchsorted(starts, low)
+    asked = asked[most[asked] < np.inf]  # of others their own is the most
+    # at most twice as long, what shares half of a place begins at most one and a half of it before and half behind
+    first, last = low[asked] - 3 * units[asked] // 2, low[asked] + units[asked] // 2
+    begins = np.searchsorted(keys, first_key[asked] + np.searchsorted(starts, first, "left"))
+    ends = np.searchsorted(keys, first_key[asked] + np.searchsorted(starts, last, "right"))
+    out = most.copy()
+    cuts = np.flatnonzero(np.diff(np.cumsum(ends - begins) // PAIRS)) + 1
+    for these in np.split(np.arange(len(asked)), cuts):
+        row, other = spread(begins[these], ends[these])
+        own = asked[these[row]]
+        size, long = units[own], units[other]
+        shared = np.minimum(low[own] + size, low[other] + long) - np.maximum(low[own], low[other])
+        beside = (size <= 2 * long) & (long <= 2 * size) & (2 * shared >= size)
+        np.fmax.at(out, own[beside], most[other[beside]])
+    return out
 
 
 Keys = tuple[np.ndarray, np.ndarray]  # parts, documents

@@ -34,17 +34,22 @@ class Place:
 
 
 class Beginnings:
-    """Where the prompts of each suite begin in each document, projected."""
+    """
+    Where the prompts of each suite begin in each document, projected: those whose beginning or half stands there, for
+    the tail of one may stand in another.
+    """
 
-    def __init__(self, suite: np.ndarray, text: np.ndarray, runs: pa.Table):
+    def __init__(self, layout: Layout, suite: np.ndarray, text: np.ndarray, runs: pa.Table):
         """suite, text: of prompts, the rows in any order and as often as may be."""
-        doc, part, start, _, unit = (values.astype(np.int64) for values in columns(runs, RUN))
+        doc, part, start, length, unit = (values.astype(np.int64) for values in columns(runs, RUN))
+        begun = (start == 0) | (2 * length >= layout.units[part])
+        doc, part, place = doc[begun], part[begun], (unit - start)[begun]
         _, first = dense(text, suite)
         text, suite = text[first], suite[first]  # sorted by text
         row, at = spread(np.searchsorted(text, part, "left"), np.searchsorted(text, part, "right"))
         keys = zip(suite[at].tolist(), doc[row].tolist(), strict=True)
         self._of: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for key, begin in zip(keys, zip((unit - start)[row].tolist(), part[row].tolist(), strict=True), strict=True):
+        for key, begin in zip(keys, zip(place[row].tolist(), part[row].tolist(), strict=True), strict=True):
             self._of.setdefault(key, []).append(begin)
         for begins in self._of.values():
             begins.sort()

@@ -39,6 +39,7 @@ class Input:
     format: str  # jsonl | parquet | csv | text
     codec: str | None  # gzip | zstd | bz2 | xz
     newlines: tuple[int, ...] = field(default=(), repr=False)  # newlines before byte k x RANGE - 1, k = 1, 2, ...
+    doubt: str | None = None  # why what is read as text may hold records, where its first lines were asked
 
     @property
     def weight(self) -> int:
@@ -174,7 +175,11 @@ class Planned:
 
 
 def plan_each(manifest: Manifest, *, workers: int, once: bool = True) -> Planned:
-    """The plan of what can be read of a manifest of one source; once: a file that has two names is read once."""
+    """
+    The plan of what can be read of a manifest of one source, for audits: first lines tell what names do not.
+
+    once: a file that has two names is read once
+    """
     (name,) = manifest.sources
     mine = spec(manifest, name)
     looked = files.look(manifest, name)
@@ -182,7 +187,7 @@ def plan_each(manifest: Manifest, *, workers: int, once: bool = True) -> Planned
 
     def one(relative: str, path: Path) -> tuple[Input, list[Piece] | None] | str:
         try:
-            made = _input(manifest, name, relative, path)
+            made = _input(manifest, name, relative, path, sniff=True)
             if made.format == "jsonl" and opening.is_array(path, made.codec):
                 return "a JSON array, which is not read as training data: convert it to JSON lines, an object a line"
             return made, _cut_or_say(mine, made)
@@ -218,20 +223,24 @@ def _check_pin(name: str, asked: str | None, found: str) -> None:
         )
 
 
-def _input(manifest: Manifest, name: str, relative: str, path: Path) -> Input:
-    """Hash a file, and count its newlines where it is to be split by them."""
+def _input(manifest: Manifest, name: str, relative: str, path: Path, *, sniff: bool = False) -> Input:
+    """
+    Hash a file, and count its newlines where it is to be split by them.
+
+    sniff: a file whose name does not tell its form is asked for it; DataError for a tar archive
+    """
     source = manifest.sources[name]
-    kind, codec = files.kind(relative, source.format)
+    (kind, codec), doubt = files.kind(relative, source.format), None
     try:
-        if kind == "text" and source.format == "auto":
-            kind = opening.form(path, codec, tuple(source.fields["text"].split(".")))
+        if sniff and kind == "text" and source.format == "auto":
+            kind, doubt = opening.form(path, codec, tuple(source.fields["text"].split(".")))
         stat = path.stat()
         split = kind == "jsonl" and codec is None and stat.st_size >= 2 * RANGE
         sha256, newlines = _digest(path, RANGE if split else None)
     except OSError as error:
         raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
     known = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    return Input(name, path, relative, stat.st_size, sha256, known, kind, codec, newlines)
+    return Input(name, path, relative, stat.st_size, sha256, known, kind, codec, newlines, doubt)
 
 
 def _digest(path: Path, step: int | None) -> tuple[str, tuple[int, ...]]:
