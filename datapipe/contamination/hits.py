@@ -15,9 +15,10 @@ Which texts of the eval side a document holds, and how: one row for each (text, 
 Where a document holds one item plainly, its nearly equal siblings seem to be varied or alike at the same place: these
 are *echoes* of the item, and no hits.  So is all but the most alike of several that are varied or alike at one place.
 
-A common n-gram is left out but for a text half of whose own units the matches at one place of a document cover: what is
-copied most often, whole or with a piece changed, must not excuse itself.  Matches are at one place where the text would
-begin within its own length of where the longest has it begin; phrases that lie about in a document are not.
+A common n-gram is left out but for a text of whose own units one match covers half, or the matches at one place of a
+document three quarters: what is copied most often, whole or with a piece changed, must not excuse itself.  Matches are
+at one place where the text would begin within its own length of where the longest has it begin; phrases that lie about
+in a document are not.
 """
 
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Found(Protocol):
     short:    whole texts of 3 to n - 1 units
     masked:   maximal matches with numbers masked in which a number differs
     windows:  doc, part, doc_unit, length, containment, edit, plain, numbers?, identifiers?: shares of a text's units;
-              letters?: whether all letters and digits of the text stand there in a row
+              letters?: whether all letters and numbers of the text stand there in a row
     """
 
     @property
