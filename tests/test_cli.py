@@ -420,6 +420,28 @@ def test_signals_end_a_command(script, number, status):
         assert process.stderr.read() == "stopped; the same command goes on where this one was\n"
 
 
+FAILED = """
+    import atexit, os, sys
+    import datapipe.build_manifest
+    from datapipe import cli
+    from datapipe.errors import MachineError
+    def fail(*_, **__):
+        print("said before", flush=False)
+        raise MachineError("lost the others")
+    datapipe.build_manifest.resolve = fail
+    atexit.register(os.abort)
+    sys.argv = ["datapipe", "show"]
+    cli.main()
+"""
+
+
+def test_an_error_is_the_status_whatever_a_library_does_at_the_end():
+    """Threads of torch's gloo that had lost their peers aborted one rank in many while its interpreter ended."""
+    with start(FAILED) as process:
+        assert process.communicate(timeout=30) == ("said before\n", "error: lost the others\n")
+        assert process.returncode == 8
+
+
 HEAVY = ("numba", "duckdb", "pyarrow", "tokenizers", "datasketch", "numpy", "pydantic", "rich")
 
 

@@ -117,7 +117,9 @@ def main() -> NoReturn:
         if signal.getsignal(number) != signal.SIG_IGN:  # a shell's background job ignores SIGINT, and should
             signal.signal(number, _stop)
     status = run(sys.argv[1:])
-    if _stopped:  # an interpreter that ends takes the handler away, and then the alarm itself would end it
+    if status:
+        # at once.  An interpreter that ends takes the handler away, and then the alarm itself would end it; and it ends
+        # threads of libraries that failed in the middle of their work, of which one in C++ aborts the process
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
