@@ -220,6 +220,17 @@ def test_scores(capsys, text, status, says):
         assert ("1 score of no example" in out) == ("zz" in text)
 
 
+def test_scores_that_name_no_suite_and_may_be_of_two(capsys):
+    """Figures of nothing would be told."""
+    write("more.jsonl", EXAMPLE)
+    write("scores.jsonl", {"id": "q", "score": 1})
+    both = ("--eval", "eval.jsonl", "more.jsonl", "--train", "clean.jsonl", "--scores", "scores.jsonl")
+    got, _, err = run(capsys, *both)
+    assert (got, "'q' is an id of 2; add a field 'suite', or write SUITE/q" in err) == (3, True), err
+    write("scores.jsonl", {"id": "q", "score": 1, "suite": "more"})
+    assert run(capsys, *both)[0] == 0
+
+
 # --- explain and diff -----------------------------------------------------------------------------------------------
 
 
@@ -253,6 +264,14 @@ def test_clean_in_what_could_be_seen_is_said_so(capsys):
     write("cut.jsonl", {"text": CLEAN}, '{"text": "cut')
     assert run(capsys, "--eval", "eval.jsonl", "--train", "cut.jsonl", "--out", "out")[0] == 7
     assert "not everything could be seen" in run(capsys, "explain", "q", "--from", "out")[1]
+
+
+def test_a_suite_of_which_nothing_could_be_tested_is_not_clean(capsys):
+    write("hi.jsonl", {"id": "h", "question": "Hi"}, {"id": "i", "question": "Ho"})
+    got, _, err = run(capsys, "--eval", "eval.jsonl", "hi.jsonl", "--train", "clean.jsonl", "--out", "out")
+    assert (got, "hi: no example of it could be tested" in err) == (7, True), err
+    write("hi.jsonl", {"id": "h", "question": "Hi"}, EXAMPLE)
+    assert run(capsys, "--eval", "eval.jsonl", "hi.jsonl", "--train", "clean.jsonl")[0] == 0
 
 
 def test_an_example_that_was_not_looked_for_is_not_clean(capsys):

@@ -306,18 +306,20 @@ def _verdict(
     """Validation documents are not trained on, so what they hold is no leak."""
     counted = [one for one in made if one.role != "validation"]
     rows = {str(one.role): one.total for one in counted} | ({"retrieved": shown.total} if shown and shown.total else {})
-    reasons = tuple(f"{one.path}: {one.reason}" for one in failures)
-    tested = counted[0].total.tested if counted else 0
-    if not tested:
-        reasons = (*reasons, "no example could be tested")
+    untested = [row.suite for row in counted[0].sets if not row.tested] if counted else []
+    reasons = (
+        *(f"{one.path}: {one.reason}" for one in failures),
+        *(f"{suite}: no example of it could be tested" for suite in untested),
+    )
     if not sum(one.documents for one in counted):
         reasons = (*reasons, "no document was looked through")
     if where := "; ".join(f"{_found(row)} in {role}" for role, row in rows.items() if row.flagged):
         return Verdict(result="found", complete=not reasons, sentence=where, reasons=reasons)
     recall = f" at a measured recall of {control.recall:.1%} or more" if control.recall is not None else ""
     if reasons:
-        sentence = f"nothing found in what could be seen, and not everything could be seen: {len(reasons)} failures"
+        sentence = "nothing found in what could be seen, and not everything could be seen"
         return Verdict(result="incomplete", complete=False, sentence=sentence, reasons=reasons)
+    tested = counted[0].total.tested
     kept = max((one.total.without_exclusion for one in counted), default=0)
     more = f"; {kept:,} with common and template n-grams counted" if kept else ""
     return Verdict(result="nothing found", complete=True, sentence=f"none of {tested:,} tested examples{recall}{more}")

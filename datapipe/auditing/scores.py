@@ -17,7 +17,7 @@ import hashlib
 import io
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,20 +135,27 @@ def check(given: Given, examples: Sequence[tuple[str, str, int]]) -> Given:
     """
     The scores under the ids that the examples (suite, id, row) have.
 
-    DataError where none is about any of them: figures of nothing would be told.  ManifestError: an id that several
-    examples of a suite share.
+    DataError where none is about one of them alone: figures of nothing would be told.  ManifestError: an id that
+    several examples of a suite share.
     """
     there = [(suite, own) for suite, own, _ in examples]
     given = _told_apart(given, examples)
-    names = {*there, *((None, own) for _, own in there), *((None, f"{suite}/{own}") for suite, own in there)}
-    if names.isdisjoint(given.scores):
-        suite, own = next(iter(given.scores))
-        wanted = f"{own!r} of {suite!r}" if suite is not None else repr(own)
+    suites = Counter(own for _, own in there)
+    alone = ((None, own) for own, number in suites.items() if number == 1)
+    if not {*there, *alone, *((None, f"{suite}/{own}") for suite, own in there)}.isdisjoint(given.scores):
+        return given
+    shared = next((own for suite, own in given.scores if suite is None and suites[own] > 1), None)
+    if shared is not None:
         raise DataError(
-            f"{given.path}: no score is about an example of the eval sets; it has {wanted}, they have "
-            f"{there[0][1]!r} of {there[0][0]!r}"
+            f"{given.path}: no score says which suite it is of, and {shared!r} is an id of {suites[shared]}; add a "
+            f"field {SUITES[0]!r}, or write SUITE/{shared}"
         )
-    return given
+    of, name = next(iter(given.scores))
+    wanted = repr(name) if of is None else f"{name!r} of {of!r}"
+    raise DataError(
+        f"{given.path}: no score is about an example of the eval sets; it has {wanted}, they have "
+        f"{there[0][1]!r} of {there[0][0]!r}"
+    )
 
 
 def _told_apart(given: Given, examples: Sequence[tuple[str, str, int]]) -> Given:
