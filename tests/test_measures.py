@@ -71,7 +71,7 @@ def test_the_same_as_of_all_parts(seed, excluding):
     docs, times = (np.zeros(index.n_grams, np.int64) for _ in range(2))
     docs[known.gram], times[known.gram] = known.docs, known.occurrences
     grams = Grams(docs, times, held, len(documents), len(asked.examples))
-    every = measure(layout, found.runs, grams, excluded, windows=found.windows).parts
+    every = measure(layout, found.runs, grams, excluded, windows=found.windows)
     some = measured(index, found, known, held, excluded, len(documents), len(asked.examples))
     for metric in (*SWEPT, "run_union", "longest"):
         whole = every[metric].cast(pa.float64()).to_numpy(zero_copy_only=False)[layout.same]

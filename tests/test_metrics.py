@@ -23,7 +23,7 @@ def measured(case: Case) -> dict:
     out = {tuple(case.cut(text)) for text in case.excluded}
     excluded = np.array([names[gram] in out for gram in layout.grams], bool) if out else None
     grams = worked.counts_of(names, documents, case.n, case.eval_df, case.examples)
-    return measure(layout, worked.runs_of(parts, documents, case.n), grams, excluded).parts.to_pylist()[0]
+    return measure(layout, worked.runs_of(parts, documents, case.n), grams, excluded).to_pylist()[0]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.number} {case.about}")
@@ -40,7 +40,7 @@ def test_worked_examples_without_counts_say_the_same_of_runs():
             continue
         parts, documents = [case.cut(case.part)], [case.cut(text) for text in case.documents]
         layout, _ = worked.layout_of(parts, case.n)
-        found = measure(layout, worked.runs_of(parts, documents, case.n)).parts.to_pylist()[0]
+        found = measure(layout, worked.runs_of(parts, documents, case.n)).to_pylist()[0]
         for name in ("any", "ngram_ratio", "token_ratio", "run_union", "longest_ratio", "best_doc_ratio"):
             if name in case.expected:
                 value = case.expected[name]
@@ -51,7 +51,7 @@ def test_worked_examples_without_counts_say_the_same_of_runs():
 def test_worked_example_8_tulu():
     for units, value, flag in worked.TULU:
         layout, _ = worked.layout_of([worked.TWENTY], 8)
-        found = measure(layout, worked.runs_of([worked.TWENTY], [units], 8)).parts["best_doc_ratio"].to_numpy()
+        found = measure(layout, worked.runs_of([worked.TWENTY], [units], 8))["best_doc_ratio"].to_numpy()
         assert found[0] == value
         assert bool(PROFILES["tulu3"].flags(found)[0]) is flag
 
@@ -124,7 +124,7 @@ def test_worked_example_24_the_part_does_not_dilute():
     part = [f"p{i}" for i in range(item)]
     document = part + [f"d{i}" for i in range(block - item)]
     layout, _ = worked.layout_of([part], n)
-    assert measure(layout, worked.runs_of([part], [document], n)).parts["ngram_ratio"][0].as_py() == own
+    assert measure(layout, worked.runs_of([part], [document], n))["ngram_ratio"][0].as_py() == own
     shared = set(worked.grams_in(part, n))
     assert sum(gram in shared for gram in worked.grams_in(document, n)) / (block - n + 1) == diluted
 
@@ -198,8 +198,8 @@ def test_measures_equal_their_definitions(parts, documents, n, data):
     counts = {name: int(count) for name, count in zip(names, grams.occurrences, strict=True)}
     runs = worked.runs_of(parts, documents, n)
     found = measure(layout, runs, grams, excluded)
-    without = measure(layout, runs, None, excluded if drop else None).parts.to_pylist()
-    rows = found.parts.to_pylist()
+    without = measure(layout, runs, None, excluded if drop else None).to_pylist()
+    rows = found.to_pylist()
     for part, first in enumerate(layout.same.tolist()):
         expected = slow(parts[part], documents, n, drop, counts)
         for name, value in expected.items():
@@ -209,19 +209,20 @@ def test_measures_equal_their_definitions(parts, documents, n, data):
                 assert without[first][name] == wanted, (part, name)
     # the pairs: of each part and document what it covers, and the run that is its longest
     starts = runs.to_pylist()
-    for pair in found.pairs.to_pylist():
-        run = starts[pair["run"]]
-        assert (run["part"], run["doc"]) == (pair["part"], pair["doc"])
-        expected = slow(parts[pair["part"]], [documents[pair["doc"]]], n, drop, counts)
-        assert pair["covered_ratio"] == pytest.approx(expected["token_ratio"])
-        assert pair["longest"] == expected["longest"]
+    o = overlap(layout, runs, excluded)
+    pairs = zip(*(column.tolist() for column in (o.part, o.doc, o.best, o.covered_ratio, o.longest)), strict=True)
+    for part, doc, best, covered_ratio, longest in pairs:
+        assert (starts[best]["part"], starts[best]["doc"]) == (part, doc)
+        expected = slow(parts[part], [documents[doc]], n, drop, counts)
+        assert covered_ratio == pytest.approx(expected["token_ratio"])
+        assert longest == expected["longest"]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(words, min_size=1, max_size=4), st.lists(words, max_size=3), st.integers(1, 3), st.integers(0, 3))
 def test_longer_ngrams_come_from_the_same_runs(parts, documents, n, more):
     layout, names = worked.layout_of(parts, n)
-    found = measure(layout.with_n(n + more), worked.runs_of(parts, documents, n)).parts.to_pylist()
+    found = measure(layout.with_n(n + more), worked.runs_of(parts, documents, n)).to_pylist()
     for part, first in enumerate(layout.same.tolist()):
         for name, value in slow(parts[part], documents, n + more, set(), None).items() if names else ():
             if name in ("any", "ngram_ratio", "token_ratio", "best_doc_ratio", "longest", "run_union"):
@@ -290,9 +291,9 @@ def test_extension_is_the_best_span_of_all(equal, data):
 def test_nothing_at_all():
     none = np.zeros(0, np.int32)
     layout = Layout(none, none, none, np.zeros(1, np.int64), none)
-    assert measure(layout, worked.RUNS.empty_table()).parts.num_rows == 0
+    assert measure(layout, worked.RUNS.empty_table()).num_rows == 0
     layout, _ = worked.layout_of([["a"], list("abcd")], 2)
-    found = measure(layout, worked.RUNS.empty_table()).parts.to_pylist()
+    found = measure(layout, worked.RUNS.empty_table()).to_pylist()
     assert [row["ngram_ratio"] for row in found] == [None, 0.0]
     assert [row["bin"] for row in found] == [None, "clean"]
 
@@ -301,7 +302,7 @@ def test_nothing_at_all():
 def test_bins(units, name):
     layout, _ = worked.layout_of([[f"u{i}" for i in range(10)]], 1)
     runs = worked.runs_of([[f"u{i}" for i in range(10)]], [[f"u{i}" for i in range(units)]], 1)
-    assert measure(layout, runs).parts["bin"].to_pylist() == [name]
+    assert measure(layout, runs)["bin"].to_pylist() == [name]
 
 
 def test_best_documents_of_each_part():
@@ -309,9 +310,8 @@ def test_best_documents_of_each_part():
     documents = [part[:4], part[:8], part[:8], part[:6]]
     layout, _ = worked.layout_of([part], 2)
     found = measure(layout, worked.runs_of([part], documents, 2))
-    assert found.best(2)["doc"].to_pylist() == [1, 2]
-    assert found.parts["best_doc"].to_pylist() == [1]
-    assert found.parts["documents"].to_pylist() == [4]
+    assert found["best_doc"].to_pylist() == [1]
+    assert found["documents"].to_pylist() == [4]
 
 
 def test_of_equal_documents_the_one_that_has_more_of_the_rest():
@@ -319,10 +319,9 @@ def test_of_equal_documents_the_one_that_has_more_of_the_rest():
     layout, _ = worked.layout_of([part], 2)
     # the same longest, more covered; the same covered, a longer one; all the same
     found = measure(layout, worked.runs_of([part], [part[:8], [*part[:8], "x", *part[10:16]]], 2))
-    assert found.parts["longest_doc"].to_pylist() == [1]
+    assert found["longest_doc"].to_pylist() == [1]
     found = measure(layout, worked.runs_of([part], [[*part[:4], "x", *part[6:12]], part[:10], part[:10]], 2))
-    assert found.parts["best_doc"].to_pylist() == [1]
-    assert found.best(3)["doc"].to_pylist() == [1, 2, 0]
+    assert found["best_doc"].to_pylist() == [1]
 
 
 def test_of_equal_runs_the_first_is_the_best():
@@ -333,29 +332,21 @@ def test_of_equal_runs_the_first_is_the_best():
     assert overlap(layout, runs).best.tolist() == [0]
 
 
-def test_weight_of_pairs():
-    part = list("abcd")
-    layout, names = worked.layout_of([part], 2)
-    o = overlap(layout, worked.runs_of([part], [list("abc"), list("cd")], 2))
-    weights = np.array([{"ab": 1.0, "bc": 2.0, "cd": 5.0}["".join(name)] for name in names])
-    assert o.idf(weights).tolist() == [3 / 8, 5 / 8]
-
-
 def test_extended_and_substring_columns():
     layout, _ = worked.layout_of([worked.L12.split()], 4)
     runs = worked.runs_of([worked.L12.split()], [worked.SUBSTITUTED.split()], 4)
     part = pa.array([0], pa.int32())
     windows = pa.table({"doc": [0], "part": part, "substr50": [True], "extended": pa.array([6], pa.int32())})
-    row = measure(layout, runs, windows=windows).parts.to_pylist()[0]
+    row = measure(layout, runs, windows=windows).to_pylist()[0]
     assert row["extended_ratio"] == 0.5
     assert row["substr50"] is True
-    assert measure(layout, runs).parts["extended_ratio"].to_pylist() == [None]
+    assert measure(layout, runs)["extended_ratio"].to_pylist() == [None]
     # where no window is asked for more, the runs say it: an n-gram, a whole part
     none = windows.slice(0, 0)
-    row = measure(layout, runs, windows=none).parts.to_pylist()[0]
+    row = measure(layout, runs, windows=none).to_pylist()[0]
     assert (row["extended_ratio"], row["substr50"]) == (pytest.approx(4 / 12), False)
     whole = worked.runs_of([worked.L12.split()], [worked.L12.split()], 4)
-    row = measure(layout, whole, windows=none).parts.to_pylist()[0]
+    row = measure(layout, whole, windows=none).to_pylist()[0]
     assert (row["extended_ratio"], row["substr50"]) == (1.0, True)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from datapipe.contamination.index import Index
 from datapipe.contamination.intervals import Layout, columns, merged, offsets_of, once, spread
-from datapipe.contamination.metrics import Grams, Measured, measure
+from datapipe.contamination.metrics import Grams, measure
 from datapipe.contamination.model import Suites
 from datapipe.contamination.scan import Found
 
@@ -77,8 +77,8 @@ def _pieces(suites: Suites, layout: Layout) -> Iterator[tuple[np.ndarray, slice]
 @dataclass(frozen=True)
 class Measures:
     """
-    table: MEASURES of some parts;  at: int32 a part, its row there or -1;  live: bool a part, whether a position of it
-    is left
+    table: some parts, as metrics.measure gives them;  at: int32 a part, its row there or -1;  live: bool a part,
+    whether a position of it is left
     """
 
     table: pa.Table
@@ -163,11 +163,11 @@ def measured_longer(
     return _spread(measure(some, runs, counted, left), parts, layout.same, live)
 
 
-def _spread(made: Measured, parts: np.ndarray, same: np.ndarray, live: np.ndarray) -> Measures:
+def _spread(made: pa.Table, parts: np.ndarray, same: np.ndarray, live: np.ndarray) -> Measures:
     """Twins have the row of their first."""
     at = np.full(len(same), -1, np.int32)
     at[parts] = np.arange(len(parts))
-    return Measures(made.parts, at[same], live[same])
+    return Measures(made, at[same], live[same])
 
 
 def _any(layout: Layout, flags: np.ndarray) -> np.ndarray:

@@ -212,31 +212,6 @@ class Overlap:
     def longest_ratio(self) -> np.ndarray:
         return ratio(self.longest, self.live[self.part])
 
-    def idf(self, weights: np.ndarray) -> np.ndarray:
-        """Of each pair: weight of its distinct matched n-grams over the weight of all live ones of the part."""
-        hit = distinct(self.layout, self.pair, self.part[self.pair], self.low, self.high)
-        whole, first = np.unique(self.part, return_inverse=True)
-        # live pieces of the parts that are hit; weights of excluded n-grams are 0 for the caller to say
-        every = distinct(self.layout, np.arange(len(whole)), whole, np.zeros_like(whole), self.layout.positions[whole])
-        return ratio(
-            np.bincount(hit[0], weights[hit[1]], len(self.part)),
-            np.bincount(every[0], weights[every[1]], len(whole))[first],
-        )
-
-    def table(self) -> pa.Table:
-        """PAIRS: part, doc, covered, covered_ratio, longest, longest_ratio, run (row of the runs)."""
-        return pa.table(
-            {
-                "part": pa.array(self.part, pa.int32()),
-                "doc": pa.array(self.doc, pa.int64()),
-                "covered": pa.array(self.covered, pa.int32()),
-                "covered_ratio": nullable(self.covered_ratio),
-                "longest": pa.array(self.longest, pa.int32()),
-                "longest_ratio": nullable(self.longest_ratio),
-                "run": pa.array(self.best, pa.int64()),
-            }
-        )
-
 
 def columns(table: pa.Table, names: Sequence[str]) -> list[np.ndarray]:
     return [table[name].combine_chunks().to_numpy(zero_copy_only=False) for name in names]

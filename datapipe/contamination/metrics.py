@@ -26,7 +26,7 @@ Everything counts in integers; a ratio is one division.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -60,33 +60,16 @@ class Grams:
     examples: int
 
 
-@dataclass(frozen=True)
-class Measured:
-    """parts: MEASURES, a row a part; pairs: PAIRS, a row each (part, document) that shares live units."""
-
-    parts: pa.Table
-    pairs: pa.Table
-    overlap: Overlap = field(repr=False)
-
-    def best(self, k: int) -> pa.Table:
-        """The k pairs of each part that cover most: by covered, longest, then lowest document."""
-        o = self.overlap
-        order = np.lexsort((o.doc, -o.longest, -o.covered, o.part))
-        part = o.part[order]
-        rank = np.arange(len(part)) - np.searchsorted(part, part, "left")
-        return self.pairs.take(pa.array(order[rank < k]))
-
-
 def measure(
     layout: Layout,
     runs: pa.Table,
     grams: Grams | None = None,
     excluded: np.ndarray | None = None,
     windows: pa.Table | None = None,
-) -> Measured:
+) -> pa.Table:
     """
-    Every measure of every part.  What all documents hold together is read from the counts of n-grams, which are of all
-    documents, where the layout has n-grams; else from the runs, and the weighted ones are null.
+    A row a part, with every measure of it.  What all documents hold together is read from the counts of n-grams, which
+    are of all documents, where the layout has n-grams; else from the runs, and the weighted ones are null.
     windows: of the scan, for substr50 and extended_ratio.
     """
     o = overlap(layout, runs, excluded)
@@ -131,7 +114,7 @@ def measure(
     table |= _weighted(layout, grams, excluded, o, (part, low, high))
     table["extended_ratio"] = nullable(_extended(layout, runs, windows, live))
     table["substr50"] = _substr50(layout, runs, windows)
-    return Measured(pa.table(table), o.table(), o)
+    return pa.table(table)
 
 
 def _top(o: Overlap, first: np.ndarray, then: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

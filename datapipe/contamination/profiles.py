@@ -85,7 +85,7 @@ def flagged(
     values = np.full(count, np.nan)
     for n, chosen in _lengths(profile, suites, np.bincount(example[read], layout.units[read], count)):
         longer = layout.with_n(n)
-        found = measure(longer, runs).parts
+        found = measure(longer, runs)
         mine = read & chosen[example]
         values[chosen] = _of_examples(profile.metric, found, layout.same, example, mine, count)[chosen]
         if profile.or_best_doc is not None:
