@@ -238,7 +238,7 @@ def test_numbers_under_the_mask():
     index = Index.build(parts_of(part), 5, 5)
     texts = [part.replace("12", "15").replace("7", "9"), part.replace("12", "１５"), part]
     assert spans(found_in(index, texts).masked) == [(0, 0, 0, 11, 0), (1, 0, 0, 11, 0)]
-    assert index.numbers(0).tolist() == [unit in {"12", "7"} for unit in part.split()]
+    assert (index.held_of(0) & np.uint64(1)).tolist() == [unit in {"12", "7"} for unit in part.split()]
 
 
 def test_numbers_alone_are_no_variant():
@@ -254,7 +254,7 @@ def test_numbers_alone_are_no_variant():
     ],
 )  # fmt: skip
 def test_what_a_number_is(value, wanted):
-    assert Index.build(parts_of(value)).numbers(0).tolist()[:1] == [wanted]
+    assert (Index.build(parts_of(value)).held_of(0) & np.uint64(1)).tolist()[:1] == [wanted]
 
 
 # --- short parts, and what stands beside a prompt -----------------------------------------------------------------
@@ -320,7 +320,6 @@ def test_the_answers_of_twins_are_looked_for_too():
     parts = Part(PROMPT, example=0), Part(PROMPT.upper(), example=1), Part("4", "answer", 0), Part("four", "answer", 1)
     index = Index.build(parts_of(*parts))
     assert index.twin.tolist() == [0, 0, 2, 3]
-    assert index.twins(1).tolist() == [0, 1]
     assert found_in(index, [f"{PROMPT} four, 4"]).runs["part"].to_pylist() == [0, 2, 3]
 
 

@@ -537,7 +537,6 @@ def test_tables_have_their_columns_in_their_order(read):
     assert suites.examples["example"].to_pylist() == [0, 1, 2]
     assert suites.examples["row"].to_pylist() == [1, 2, 3]
     assert suites.bounds.tolist() == [0, 3, 6, 9]
-    assert suites.of_kind("answer").sum() == 3
 
 
 def test_two_files_of_one_name_in_two_folders(read):

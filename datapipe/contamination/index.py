@@ -153,14 +153,6 @@ class Index:
         begin = self.begins[self.rows[part]]
         return self.held[begin : begin + self.lengths[part]]
 
-    def twins(self, part: int) -> np.ndarray:
-        """All parts of the same units, int64."""
-        return np.flatnonzero(self.twin == self.twin[part])
-
-    def numbers(self, part: int) -> np.ndarray:
-        """bool[L]: units that are numbers."""
-        return (self.held_of(part) & np.uint64(1)).astype(bool)
-
     def units(self, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the part's own text: hashes uint64[L]; starts, ends int64[L], bytes."""
         one = self.text.slice(part, 1)

@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 PROMPT, CHOICES, ANSWER, SOLUTION, TESTS, PASSAGE, VARIANT = KINDS = (
     "prompt",  # what is asked; of a chat, what the user says
@@ -86,10 +85,6 @@ class Suites:
     def parts_of(self, example: int) -> pa.Table:
         """The parts of one example, prompt first."""
         return self.parts.slice(int(self.bounds[example]), int(self.bounds[example + 1] - self.bounds[example]))
-
-    def of_kind(self, kind: str) -> np.ndarray:
-        """bool a part: whether it is of the kind."""
-        return pc.call_function("equal", [self.parts["kind"], kind]).to_numpy()
 
     def failed(self) -> list[tuple[str, str]]:
         """(path, reason) of each file that did not load, or not whole."""
