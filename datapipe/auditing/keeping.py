@@ -10,13 +10,13 @@ import zstandard
 from datapipe.auditing import outside, tables
 from datapipe.auditing.audit import Audited, Question
 from datapipe.auditing.report import Report, from_json
+from datapipe.auditing.tables import REPORT
 from datapipe.build_manifest import consumers, resolve
 from datapipe.build_manifest.store import MANIFEST
 from datapipe.errors import DataError, IntegrityError, MachineError, ManifestError
 from datapipe.read import files
 
 KIND = "audit"
-REPORT = "report.json"
 KEPT = ".report.json.zst"
 FATES = "fates.parquet"  # what every build has beside its manifest
 
@@ -30,7 +30,7 @@ def check(out: Path | None, page: Path | None, asked: Question | None = None) ->
         raise ManifestError(f"--out {out}: is a file, expected a folder")
     if page and page.exists() and not page.is_file():  # a device would be replaced by a file
         raise ManifestError(f"--report {page}: is {'a folder' if page.is_dir() else 'no file'}, expected a file")
-    written = _written(out) if out else []
+    written = tables.written(out) if out else []
     if page and out:
         _beside(page, out, written)
     if asked and (page or out):
@@ -44,12 +44,6 @@ def check(out: Path | None, page: Path | None, asked: Question | None = None) ->
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             why = "permission denied" if there.is_dir() else "is a file, expected a folder"
             raise MachineError(f"{there}: cannot be written: {why}")
-
-
-def _written(out: Path) -> list[Path]:
-    """What --out writes or takes away in its folder."""
-    names = (REPORT, *(f"{name}.parquet" for name in tables.NAMES))
-    return [*(out / name for name in names), *sorted((out / "clean").glob("*.txt"))]
 
 
 def _beside(page: Path, out: Path, written: Sequence[Path]) -> None:

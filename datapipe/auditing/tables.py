@@ -1,5 +1,6 @@
 """
-What --out writes beside report.json: the tables of an audit in Parquet, whole where the report shows the first rows.
+What --out writes beside report.json: the tables of an audit in Parquet.  The first two are whole, where the report
+shows the first rows; the others have the rows of the report.
 
     examples.parquet    a row an example and role: suite, id, class, reason, figures
     evidence.parquet    a row each (example, document) that holds something
@@ -19,16 +20,24 @@ from datapipe.auditing.report import Report, Role
 from datapipe.auditing.sections import Judgement
 from datapipe.build_manifest import consumers
 
+REPORT = "report.json"
 NAMES = (
     "examples", "evidence", "sets", "sweep", "matrix", "mirrors", "common", "repeated", "controls", "untested", "files",
 )  # fmt: skip
 NAME = str.maketrans({"/": "_", "\\": "_", "\0": "_"})
 
 
+def written(folder: Path) -> list[Path]:
+    """What --out writes or takes away in its folder, the report first."""
+    names = (REPORT, *(f"{name}.parquet" for name in NAMES))
+    return [*(folder / name for name in names), *sorted((folder / "clean").glob("*.txt"))]
+
+
 def write(report: Report, judgements: Mapping[Role, Judgement], folder: Path) -> None:
     """All tables, each written whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
+    for path in written(folder):  # no table of an earlier audit may stand beside new ones
+        path.unlink(missing_ok=True)
     whole: dict[Role, dict[str, pa.Table]] = {
         role: _whole(one) for role, one in judgements.items() if role != "retrieved"
     }
@@ -54,14 +63,6 @@ def write(report: Report, judgements: Mapping[Role, Judgement], folder: Path) ->
         for suite, ids in _clean(judgements["train"]).items():
             data = "".join(f"{one}\n" for one in ids).encode("utf-8", "replace")
             consumers.put(folder / "clean" / f"{suite.translate(NAME)}.txt", data)
-
-
-def _sweep(folder: Path) -> None:
-    """Take away what an earlier audit wrote there, its report first: no table of it may stand beside new ones."""
-    for name in ("report.json", *(f"{table}.parquet" for table in NAMES)):
-        (folder / name).unlink(missing_ok=True)
-    for path in (folder / "clean").glob("*.txt"):
-        path.unlink()
 
 
 def _whole(one: Judgement) -> dict[str, pa.Table]:
