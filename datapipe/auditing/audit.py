@@ -20,7 +20,7 @@ import pyarrow as pa
 from datapipe import __version__
 from datapipe.auditing import controls, evals, outside, scores, sections, trace
 from datapipe.auditing.built import Build
-from datapipe.auditing.gather import Gathered, gather
+from datapipe.auditing.gather import UNIT, Gathered, gather
 from datapipe.auditing.policy import Condition
 from datapipe.auditing.report import (
     Controls,
@@ -40,7 +40,7 @@ from datapipe.auditing.sweep import of_examples
 from datapipe.auditing.training import Asked, Corpus
 from datapipe.contamination import classes, common, profiles, scan
 from datapipe.contamination.common import Common
-from datapipe.contamination.index import LONGEST, Index
+from datapipe.contamination.index import LONGEST, N_UNSPACED, Index, N
 from datapipe.contamination.scan import Found
 from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
@@ -77,6 +77,12 @@ class Question:
     scores: Path | None = None
     fail_on: Sequence[Condition] = ()
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Units of an n-gram, and of one in unspaced scripts."""
+        n = self.n or N
+        return n, max(n, N_UNSPACED)
+
 
 @dataclass(frozen=True)
 class Audited:
@@ -89,18 +95,15 @@ class Audited:
 def audit(
     asked: Question, *, workers: int, memory: int, progress: Progress = lambda what, done, total: None
 ) -> Audited:
-    """workers: threads;  memory: bytes;  neither decides what the report says."""
+    """
+    workers: threads;  memory: bytes;  neither decides what the report says.
+
+    ManifestError for what cannot be asked, also where no eval set loads, or a condition names none of them;  DataError
+    for a build without texts, and for a trace or scores that cannot be used.  What else cannot be read is a failure in
+    the report.
+    """
     clock = _Clock(workers)
-    if asked.profile not in profiles.PROFILES:
-        raise ManifestError(f"--profile {asked.profile}: no such profile; there are {', '.join(profiles.PROFILES)}")
-    if asked.n is not None and not 3 <= asked.n <= LONGEST:
-        raise ManifestError(f"--n {asked.n}: expected 3 to {LONGEST} units")
-    shortest = profiles.PROFILES[asked.profile].n
-    shortest = shortest if isinstance(shortest, int) else min(shortest)
-    if asked.n is not None and asked.profile != profiles.DEFAULT and asked.n > shortest:
-        raise ManifestError(f"--profile {asked.profile}: counts runs of {shortest} units; give no larger --n")
-    if asked.against_validation and asked.evals:
-        raise ManifestError("--against-validation takes the place of --eval: give one of them")
+    _check(asked)
     given = scores.read(asked.scores) if asked.scores else None
     with ExitStack() as stack:
         corpora = _corpora(asked, workers, memory, stack)
@@ -112,7 +115,7 @@ def audit(
             named = (suites.examples[name].to_pylist() for name in ("suite", "id", "row"))
             given = scores.check(given, list(zip(*named, strict=True)))
         progress("indexing", 0, None)
-        index = Index.build(suites.parts, asked.n or 8, *([asked.n] if asked.n and asked.n > 12 else []))
+        index = Index.build(suites.parts, *asked.sizes)
         eval_ = Eval(suites, index, profiles.PROFILES[asked.profile])
         traced = trace.read(asked.trace, suites) if asked.trace else None
         for corpus in corpora if traced else ():
@@ -147,6 +150,20 @@ def audit(
         )
         report = _report(asked, eval_, every, found, judgements, excluded, made, control, traced, given, clock)
         return Audited(report, judgements)
+
+
+def _check(asked: Question) -> None:
+    """Before any work: what cannot be asked."""
+    if asked.profile not in profiles.PROFILES:
+        raise ManifestError(f"--profile {asked.profile}: no such profile; there are {', '.join(profiles.PROFILES)}")
+    if asked.n is not None and not 3 <= asked.n <= LONGEST:
+        raise ManifestError(f"--n {asked.n}: expected 3 to {LONGEST} units")
+    shortest = profiles.PROFILES[asked.profile].n
+    shortest = shortest if isinstance(shortest, int) else min(shortest)
+    if asked.n is not None and asked.profile != profiles.DEFAULT and asked.n > shortest:
+        raise ManifestError(f"--profile {asked.profile}: counts runs of {shortest} units; give no larger --n")
+    if asked.against_validation and asked.evals:
+        raise ManifestError("--against-validation takes the place of --eval: give one of them")
 
 
 def _corpora(asked: Question, workers: int, memory: int, stack: ExitStack) -> list[Corpus]:
@@ -259,7 +276,7 @@ def _retrieved(
     judged = judgements["retrieved"].judged
     rows = zip(*(judged.evidence[name].to_pylist() for name in ("example", "doc", "class")), strict=True)
     for example, doc, cls in rows:
-        at = doc & ((1 << 32) - 1)
+        at = doc & ((1 << UNIT) - 1)
         if (example, at) in shown_for:
             own = traced.with_text[at]
             pairs.append((example, own.name or own.url or f"line {own.line}", cls))

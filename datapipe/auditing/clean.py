@@ -25,18 +25,18 @@ import numpy as np
 from datapipe import __version__
 from datapipe.auditing import evals, outside, rewrite
 from datapipe.auditing.audit import Progress, Question, audit
+from datapipe.auditing.gather import UNIT
 from datapipe.auditing.outside import Files
 from datapipe.auditing.report import Report
 from datapipe.auditing.training import UNSEEN, Asked, Books, Document, joined
 from datapipe.contamination import holding
 from datapipe.contamination.classes import FLAGGED
-from datapipe.contamination.index import N_UNSPACED, Index, N
+from datapipe.contamination.index import Index
 from datapipe.contamination.model import Suites
 from datapipe.contamination.scan import Found
 from datapipe.errors import IncompleteError, MachineError, ManifestError
 
 RECEIPT = ".receipt"
-UNIT = 32  # bits of a document's number that are its row in the unit
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def clean(
     if failed := suites.failed():
         lines = "\n".join(f"  {path}: {why}" for path, why in failed)
         raise IncompleteError(f"--eval: not all of it can be looked for, so nothing was written:\n{lines}")
-    index = Index.build(suites.parts, asked.n or N, max(asked.n or N, N_UNSPACED))
+    index = Index.build(suites.parts, *asked.sizes)
     corpus = outside.files(
         "--train", "train", asked.train.files, text_field=asked.text_field, workers=workers, once=False
     )

@@ -30,6 +30,9 @@ from datapipe.read.files import look
 from datapipe.read.jsonl import BLANKS, parse
 from datapipe.read.streams import Damage, Expanded, Place, blocks
 
+EXPANDED = 1 << 60  # bytes of a file that is read again: the first time it was within the limit
+NUMBERED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?$")
+
 
 @dataclass(frozen=True)
 class Files:
@@ -191,8 +194,7 @@ class FileBatch:
 
 
 def files(
-    option: str, role: Role, patterns: Sequence[str], *, text_field: str = "text", id_field: str = "id", workers: int,
-    once: bool = True,
+    option: str, role: Role, patterns: Sequence[str], *, text_field: str = "text", workers: int, once: bool = True
 ) -> Files:  # fmt: skip
     """
     The corpus that patterns of files stand for, in any order; ManifestError where one matches nothing.
@@ -200,11 +202,11 @@ def files(
     once: a file that is named twice, by links, is read once
     """
     patterns = sorted(set(patterns))
-    made = _manifest(SOURCE[role], patterns, text_field, id_field)
+    made = _manifest(role, patterns, text_field)
     try:
         found = plan_each(made, workers=workers, once=once)
     except DataError as error:
-        raise ManifestError(f"{option}: {str(error).removeprefix(f'source {SOURCE[role]}: ')}") from None
+        raise ManifestError(f"{option}: {str(error).removeprefix(f'source {role}: ')}") from None
     reasons = tuple((source, path, _bare(why, path)) for source, path, why in found.failed)
     return Files(f"{role} files", role, " ".join(patterns), found.plan, reasons, tuple(_notes(found)))
 
@@ -212,15 +214,15 @@ def files(
 def paths(patterns: Sequence[str]) -> list[Path]:
     """The files that patterns mean; none where they cannot be found, which `files` will say."""
     try:
-        return [path for _, path in look(_manifest("train", sorted(set(patterns)), "text", "id"), "train").files]
+        return [path for _, path in look(_manifest("train", sorted(set(patterns)), "text"), "train").files]
     except (DataError, MachineError):
         return []
 
 
-def _manifest(source: str, patterns: Sequence[str], text_field: str, id_field: str) -> Manifest:
+def _manifest(source: str, patterns: Sequence[str], text_field: str) -> Manifest:
     return Manifest.model_validate(
         {"name": "audit", "sources": {source: {
-            "files": patterns, "fields": {"text": text_field, "id": id_field}, "tolerant": True,
+            "files": patterns, "fields": {"text": text_field, "id": "id"}, "tolerant": True,
         }}},
         context=Path(os.getcwd()) / "audit",
     )  # fmt: skip
@@ -257,11 +259,6 @@ def _first_fields(inputs: Sequence[Input]) -> list[str]:
                     inner = {name: value for name, value in found.items() if isinstance(value, dict)}
                     return [*found, *(f"{name}.{key}" for name, value in inner.items() for key in value)]
     return []
-
-
-SOURCE = {"train": "train", "retrieval": "retrieval"}
-EXPANDED = 1 << 60  # bytes: the files have been read once, within the limit
-NUMBERED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?$")
 
 
 def label(relative: str) -> str:

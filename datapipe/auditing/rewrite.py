@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from datapipe.auditing.outside import EXPANDED
 from datapipe.errors import DriftError
 from datapipe.read import Input
 from datapipe.read.csv import LONGEST, Lines
@@ -29,7 +30,6 @@ from datapipe.read.streams import SUFFIXES, Block, Expanded, Place, blocks
 
 VERSIONS = ("1.0", "2.4", "2.6")  # of Parquet that can be written
 CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}  # as they are read -> as they are asked for
-EXPANDED = 1 << 60  # bytes: the files have been read once, within the limit
 
 
 def write(

@@ -136,7 +136,7 @@ def judged(eval_: Eval, side: Side, sources: Sequence[str], common: Excluded) ->
 def mask(common: Excluded, size: int) -> np.ndarray:
     """bool a gram."""
     out = np.zeros(size, bool)
-    out[common.table["gram"].to_numpy()] = True
+    out[common.grams] = True
     return out
 
 
@@ -290,7 +290,7 @@ def _matrix(one: Judgement) -> list[Cell]:
 
 def _common(one: Judgement, common: Excluded) -> list[Common]:
     """The n-grams taken for common, most documents first."""
-    return _grams(one, np.unique(common.table["gram"].to_numpy()).astype(np.int64), True)
+    return _grams(one, common.grams.astype(np.int64), True)
 
 
 def _repeated(one: Judgement) -> list[Common]:
@@ -316,7 +316,7 @@ def _grams(one: Judgement, grams: np.ndarray, common: bool | None) -> list[Commo
 
 def excluded_digest(eval_: Eval, common: Excluded) -> tuple[int, str]:
     """How many n-grams were taken for common, and the sha256 of their sorted texts, a line each."""
-    chosen = np.unique(common.table["gram"].to_numpy())
+    chosen = common.grams
     texts = sorted(" ".join(text.split()) for text in gram_texts(eval_, chosen).values())
     return len(chosen), hashlib.sha256("".join(f"{text}\n" for text in texts).encode("utf-8", "replace")).hexdigest()
 
