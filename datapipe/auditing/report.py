@@ -286,7 +286,7 @@ class Report(Entry):
         return next((section for section in self.sections if section.role == role), None)
 
     def as_json(self) -> dict[str, Any]:
-        """What json.dumps takes; `digest` is added, and read_report takes it away again."""
+        """What json.dumps takes; `digest` is added, and from_json takes it away again."""
         return self.model_dump(mode="json") | {"digest": self.digest}
 
     def dumped(self) -> bytes:

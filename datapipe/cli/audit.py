@@ -54,8 +54,8 @@ class Audit(click.Group):
 @click.option(
     "--clean-out", type=PATH, metavar="DIR", help="Write the --train files without documents that hold examples."
 )
-@click.option("--workers", type=click.IntRange(1), help="Threads.  [default: the cores]")
-@click.option("--memory", type=Size(), default=4_000_000_000, show_default="4GB", help="What the work may hold.")
+@click.option("--workers", type=click.IntRange(1), help="Threads.  [default: cores]")
+@click.option("--memory", type=Size(), default="4GB", show_default=True, help="What the work may hold.")
 @output_option
 @json_option
 @click.pass_context
@@ -66,7 +66,7 @@ def audit(ctx: click.Context, **flags: Any) -> None:
     Looks through the newest build (or --train) for every example of the eval sets: prompts, answers, solutions and
     passages, whole or in part, reformatted or nearly the same; and measures in the same run what it would have missed.
 
-    Status 6 where a --fail-on holds, 7 where nothing was found but not everything could be seen.
+    Status 6 where a --fail-on holds, 7 where not everything could be seen, whatever was found.
     """
     if ctx.invoked_subcommand:
         return
@@ -208,7 +208,7 @@ def diff(old: Path, new: Path, output: Path, as_json: bool) -> None:
     """
     What changed between two audits: scope, detector, rates, and examples whose class is another.
 
-    OLD and NEW are report.json files, or folders that --out wrote.
+    OLD and NEW are report.json files, folders that --out wrote, or builds: the newest audit of each.
     """
     from datapipe.auditing.differ import diff as compare
     from datapipe.auditing.keeping import load

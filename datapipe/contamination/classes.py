@@ -71,7 +71,7 @@ class Judged:
     """
     classes:   a row an example;  reason: why it could not be tested, found all the same or not; null where it could
     evidence:  a row each (example, document) that has a class, sorted so; evidence_all: nothing left out
-    mirrors:   doc, suite, examples: documents that hold five or more examples of a suite
+    mirrors:   doc, suite, count, examples: documents that hold five or more examples of a suite
     excluded:  bool a position of the layout: template, told, or common where not void
     """
 

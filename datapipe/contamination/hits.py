@@ -4,7 +4,7 @@ Which texts of the eval side a document holds, and how: one row for each (text, 
 * *plain*: half of the text in one contiguous match, or more than half of it in matches together, both before and after
   what is no evidence (template, told and common n-grams) is left out; or a verbatim copy of a whole text of its own,
   which may have separators in other places: 1,000 for 1000.
-  Matches of fewer than 13 units (of 19 characters of an unspaced script), which may be a phrase that many know, must
+  Matches of fewer than 13 units (of 20 characters of an unspaced script), which may be a phrase that many know, must
   hold three quarters of the text.
 * *varied*: the same but for numbers or identifiers, and one of them does differ.  Half of the units must be equal as
   they stand: two tables of numbers are no variants of each other.

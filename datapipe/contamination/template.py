@@ -8,7 +8,7 @@ held an example.  So, within a suite and a kind of part:
   have them, so a twin makes no template; two texts of one example make none either, but for choices, where what all
   options say tells none apart.
 * a text that three or more examples have which differ otherwise ("Which of the following is true?") is *stock*: it
-  is template as a whole.  Of two such examples each is still found by the text.  A text of fewer than 13 units (19
+  is template as a whole.  Of two such examples each is still found by the text.  A text of fewer than 13 units (20
   characters of an unspaced script) all of whose n-grams are template is stock too.
 * an n-gram of six or more different prompts, of whatever suites, is template too: suites borrow their phrases.  An item
   has fewer editions, and those of one item must not be template for each other.

@@ -86,7 +86,7 @@ def top_rate(rows: Iterable[SetRow]) -> float:
 
 
 def classes(rows: Iterable[SetRow]) -> list[str]:
-    """The classes that a table has a column for: the flagged ones that occur, and the three others."""
+    """The classes that a table has a column for: the flagged ones that occur, and all others."""
     rows = tuple(rows)
     return [c for c in CLASSES if c not in FLAGGED or any(row.classes.get(c, 0) for row in rows)]
 
