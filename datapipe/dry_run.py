@@ -17,6 +17,7 @@ from datapipe import limits, read, stages
 from datapipe.build_manifest import DryRun, Sampled, SourceInput
 from datapipe.collateral import Table, labels
 from datapipe.documents import Documents, Work
+from datapipe.kernels import shape
 from datapipe.keyed import stage_name
 from datapipe.lists import Lists
 from datapipe.manifest import Filter, Manifest, UrlFilter, WordFilter
@@ -123,7 +124,7 @@ def _size(one: Input, limit: int) -> tuple[int, int | None]:
     try:
         for chunk in Expanded(one.path, one.codec, limit):
             size, last = size + len(chunk), chunk[-1:] or last
-            newlines += chunk.count(b"\n")
+            newlines += shape.newlines(chunk)
     except Damage:
         return size, None
     if one.format == "text":

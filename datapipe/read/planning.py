@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from datapipe.errors import DataError, DriftError, MachineError
+from datapipe.kernels import shape
 from datapipe.language import Language
 from datapipe.manifest import Manifest
 from datapipe.read import files, opening, parquet
@@ -252,7 +253,7 @@ def _digest(path: Path, step: int | None) -> tuple[str, tuple[int, ...]]:
         while chunk := file.read(min(CHUNK, left) if step else CHUNK):
             state.update(chunk)
             if step:
-                newlines += chunk.count(b"\n")
+                newlines += shape.newlines(chunk)
                 left -= len(chunk)
                 if left == 0:
                     counts.append(newlines)
