@@ -10,8 +10,8 @@ import pytest
 import worked
 
 from datapipe.contamination import nearby
-from datapipe.contamination.classes import CLASSES, FLAGGED, Judged, judge
-from datapipe.contamination.model import CHOICES, EXAMPLES, FILES, PARTS, Suites
+from datapipe.contamination.classes import Judged, judge
+from datapipe.contamination.model import CHOICES, CLASSES, EXAMPLES, FILES, FLAGGED, PARTS, Suites
 from datapipe.contamination.nearby import Place
 from datapipe.contamination.template import dense, side_of, template
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from datapipe.auditing.policy import EACH, MEASURES, OPERATORS, parse
 from datapipe.auditing.report import Rate, Section, SetRow, Trace
 from datapipe.auditing.statistics import Rates, rates, rule_of_three, wilson
-from datapipe.contamination.classes import FLAGGED
+from datapipe.contamination.model import FLAGGED
 from datapipe.errors import ManifestError
 
 
@@ -272,6 +272,6 @@ def test_impossible_counts():
 
 def test_the_report_names_the_same_classes():
     from datapipe.auditing import report
-    from datapipe.contamination.classes import CLASSES
+    from datapipe.contamination.model import CLASSES
 
     assert (report.CLASSES, report.FLAGGED) == (CLASSES, FLAGGED)

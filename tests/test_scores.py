@@ -6,7 +6,7 @@ import pytest
 import worked
 
 from datapipe.auditing.scores import Example, check, epg, evidence, judge, read, z_score
-from datapipe.contamination.classes import CLASSES
+from datapipe.contamination.model import CLASSES
 from datapipe.errors import DataError, ManifestError
 
 

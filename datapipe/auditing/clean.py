@@ -27,10 +27,9 @@ from datapipe.auditing import evals, outside, rewrite
 from datapipe.auditing.audit import Progress, Question, audit
 from datapipe.auditing.gather import UNIT
 from datapipe.auditing.outside import Files
-from datapipe.auditing.report import Report
+from datapipe.auditing.report import FLAGGED, Report
 from datapipe.auditing.training import UNSEEN, Asked, Books, Document, joined
 from datapipe.contamination import holding
-from datapipe.contamination.classes import FLAGGED
 from datapipe.contamination.index import Index
 from datapipe.contamination.model import Suites
 from datapipe.contamination.scan import Found

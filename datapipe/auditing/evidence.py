@@ -11,6 +11,7 @@ from datapipe.auditing.excerpt import Mark, excerpt
 from datapipe.auditing.gather import Side
 from datapipe.auditing.packing import Packed, packed
 from datapipe.auditing.report import CLASSES, TEXT, WHAT, Class, Evidence, Flagged, Match, Mirror, Part, Span
+from datapipe.auditing.sweep import WINDOWED
 from datapipe.auditing.training import Corpus, Document
 from datapipe.contamination.index import Index
 from datapipe.contamination.model import Suites
@@ -19,7 +20,6 @@ from datapipe.contamination.scan import Found
 SPANS = 50  # of a part in a document
 SOURCES = 50
 ROWS = 20  # of shards
-NEAR = ("containment", "edit", "numbers", "identifiers")
 Row = tuple[int, int, int, int, int]  # start, length in units of the part; unit, byte_start, byte_end in the document
 
 
@@ -112,9 +112,8 @@ class Finder:
                 "covered_ratio": _covered(rows) / units,
             }
         if window is not None:
-            figures |= {name: float(value) for name in NEAR if (value := window[name]) is not None}
-            how = max((name for name in NEAR if name in figures), key=lambda name: (figures[name], -NEAR.index(name)),
-                      default=None)  # fmt: skip
+            figures |= {name: float(value) for name in WINDOWED if (value := window[name]) is not None}
+            how = max((name for name in WINDOWED if name in figures), key=figures.__getitem__, default=None)
         if not rows and window is not None:
             rows = [(0, units, int(window["doc_unit"]), int(window["byte_start"]), int(window["byte_end"]))]
         spans = [Span(start=low, end=high, part_start=start, units=length) for start, length, _, low, high in rows]

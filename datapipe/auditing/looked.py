@@ -4,16 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from datapipe.contamination.model import Class
+
 Count = Annotated[int, Field(ge=0)]
 Figure = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 CountBy = dict[str, Count]
-Class = Literal["adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean"]
-CLASSES: tuple[Class, ...] = (
-    "adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean",
-)  # fmt: skip
-FLAGGED = CLASSES[:5]  # short is told apart, a passage alone is no leak, and untested is not clean
-WHAT = {
+WHAT: dict[Class, str] = {
     "adjacent": "the prompt, and its answer or solution right behind it, in one document",
     "solution": "the solution or a long answer, without the prompt",
     "prompt": "the prompt alone",

@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from datapipe.auditing.report import Policy, Section, SetRow, Trace
-from datapipe.contamination.classes import CLASSES, FLAGGED
+from datapipe.auditing.report import CLASSES, FLAGGED, Policy, Section, SetRow, Trace
 from datapipe.errors import ManifestError
 from datapipe.read.streams import bare
 

@@ -13,12 +13,9 @@ from pydantic import Field
 
 from datapipe.auditing import spelled
 from datapipe.auditing.looked import (
-    CLASSES,
-    FLAGGED,
     TEXT,
     THRESHOLDS,
     WHAT,
-    Class,
     Control,
     Controls,
     Corpus,
@@ -41,6 +38,7 @@ from datapipe.auditing.looked import (
     Untested,
 )  # fmt: skip
 from datapipe.auditing.shown import Evidence, Flagged, Match, Part, Piece, ShardPlace, Span
+from datapipe.contamination.model import CLASSES, FLAGGED, Class
 
 FORMAT_VERSION = 1
 __all__ = [

@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from datapipe.auditing.report import THRESHOLDS, ScoreRow, Scores, ScoreSet
-from datapipe.contamination.classes import CLASSES
+from datapipe.auditing.report import CLASSES, THRESHOLDS, ScoreRow, Scores, ScoreSet
 from datapipe.contamination.metrics import CLEAN, DIRTY
 from datapipe.errors import DataError, ManifestError
 

@@ -1,6 +1,7 @@
 """What a report shows of an example and of the documents that hold it: pieces of text, matches, evidence."""
 
-from datapipe.auditing.looked import Class, Count, Entry, Figure, Role
+from datapipe.auditing.looked import Count, Entry, Figure, Role
+from datapipe.contamination.model import Class
 
 
 class Piece(Entry):

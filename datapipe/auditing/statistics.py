@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from datapipe.contamination.classes import FLAGGED
+from datapipe.auditing.report import FLAGGED
 
 Z95 = 1.959963984540054  # two sides, 95 %
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from datapipe.contamination.beside import Beside, answered_or_completed
 from datapipe.contamination.hits import SHORTEST, Bounds, Found, Hits, hits
 from datapipe.contamination.intervals import Layout, columns, nullable
-from datapipe.contamination.model import CHOICES, KINDS, PROMPT, VARIANT, Suites
+from datapipe.contamination.model import CHOICES, CLASSES, FLAGGED, KINDS, PROMPT, VARIANT, Suites
 from datapipe.contamination.said import (
     ANSWER_ALIKE,
     ANSWER_FOUND,
@@ -48,8 +48,6 @@ from datapipe.contamination.said import (
 from datapipe.contamination.template import Side, Template, dense, side_of, template, twins
 from datapipe.contamination.wording import Wording
 
-CLASSES = ("adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean")
-FLAGGED = CLASSES[:5]
 MIRROR = 5  # examples of a suite in one document
 
 

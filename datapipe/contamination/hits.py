@@ -7,7 +7,7 @@ Which texts of the eval side a document holds, and how: one row for each (text, 
   Matches of fewer than 13 units (of 20 characters of an unspaced script), which may be a phrase that many know, must
   hold three quarters of the text.
 * *varied*: the same but for numbers or identifiers, and one of them does differ.  Half of the units must be equal as
-  they stand: two tables of numbers are no variants of each other.
+  they stand, three quarters of a text of fewer than 13 (20): two tables of numbers are no variants of each other.
 * *alike*: nearly the same by containment or edits.  Every difference is held against the units that are the text's
   own, so that two items of one template are not alike for what they share.
 * *whole*: a text too short for n-grams, or one that is no evidence alone, found from end to end.

@@ -1,5 +1,5 @@
 """
-The eval side as tables: what an eval suite asks, part by part.
+The eval side as tables: what an eval suite asks, part by part; and the classes that its examples get.
 
 A *suite* is a file of examples, an *example* has *parts* (its prompt, choices, answer, ...), a part is one text.  A
 part without text is no row.  Rows are in the order of the running numbers, and these follow (suite, file, row), so
@@ -8,6 +8,7 @@ equal files give equal tables whatever order they were named in.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ PROMPT, CHOICES, ANSWER, SOLUTION, TESTS, PASSAGE, VARIANT = KINDS = (
     "passage",  # a text that the question is about; many questions share one, and it is often public
     "variant",  # a rewrite or translation of the example that somebody supplied
 )
+Class = Literal["adjacent", "solution", "prompt", "near", "variant", "short", "passage", "untested", "clean"]
+CLASSES: tuple[Class, ...] = get_args(Class)  # the most telling first
+FLAGGED = CLASSES[:5]  # short is told apart, a passage alone is no leak, and untested is not clean
 ORDER = {kind: place for place, kind in enumerate(KINDS)}  # parts of an example lie in this order
 
 EXAMPLES = pa.schema(
