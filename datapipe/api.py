@@ -1,4 +1,4 @@
-"""The verbs of the command line for Python: load, build, audit, show, verify; and open, consumed for training."""
+"""The verbs of the command line for Python: load, build, audit, clean_files, show, verify; and open, consumed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -76,9 +76,16 @@ def audit(
     """
     Could the evaluation have been in the data?  Builds or files of training text are looked through for eval sets.
 
-    evals:   files of eval sets;  train, retrieval: builds (under `output`) or files, the newest build by default
+    evals:   files of eval sets;  fields: part -> where it lies in their records;  variants: files of rewrites
+    train, retrieval: builds (under `output`) or files, the newest build by default;  text_field: of records of files
+    all_read: what builds left out, too;  against_validation: the build's own validation split is the eval side
     trace:   what was really retrieved;  scores: a score an example;  fail_on: conditions, judged in `policies`
+    profile: a rule to count by beside the classes;  n: units of an n-gram, 8 (12 in unspaced scripts) by default
     report, out: where the page, and JSON and tables, are written
+    workers: threads;  memory: bytes;  neither decides what the report says
+
+    Errors are those of the command (errors.py), but that a report which is not complete, or in which a condition holds,
+    is returned: ask its `verdict` and `policies`.
     """
     from datapipe.auditing import keeping
     from datapipe.auditing.audit import Question
@@ -125,7 +132,9 @@ def clean_files(
     """
     The training files without the documents that hold examples of the eval sets, written into `out`, new or empty.
 
-    evals, train: files;  what is written was looked through once more
+    evals, train: files;  what is written was looked through once more;  all else as of `audit`
+
+    IncompleteError where an eval set did not load whole; files that could not be read whole are in `left_out`.
     """
     from datapipe.auditing.audit import Question
     from datapipe.auditing.clean import clean
