@@ -157,9 +157,10 @@ def test_nothing_found_in_what_could_be_seen_is_incomplete(folder):
 
 
 UNSEEN = {
-    "a record of other fields": ('{"body": "x"}', "1 records: missing text"),
-    "a text that is a number": ('{"text": 5}', "1 records: text is not a string"),
-    "a line that is no JSON": ("{", "1 records: quarantined"),
+    "a record of other fields": ('{"body": "x"}', "1 record: missing text, in line 4"),
+    "a text that is a number": ('{"text": 5}', "1 record: text is not a string, in line 4"),
+    "two of them": ('{"body": "x"}\n\n{"body": "y"}', "2 records: missing text, the first in line 4"),
+    "a line that is no JSON": ("{", "1 record: quarantined (not JSON: syntax), in line 4"),
 }
 
 

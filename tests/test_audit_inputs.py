@@ -104,7 +104,8 @@ def test_what_a_file_is_when_its_name_does_not_say_it(capsys, name, data, docume
 def test_lines_without_the_text_are_a_failure_under_any_name(capsys):
     put("train/part-0", lines({"body": CLEAN}, {"body": ZH}))
     status, found = report(capsys, "train", "clean.jsonl")
-    assert (status, [one["reason"] for one in found["failures"]]) == (7, ["2 records: missing text"])
+    reasons = [one["reason"] for one in found["failures"]]
+    assert (status, reasons) == (7, ["2 records: missing text, the first in line 1"])
 
 
 UNSEEN = {

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from datapipe import text
 from datapipe.auditing import report
 from datapipe.auditing.report import Role, ScopeFile, SourceScope
-from datapipe.auditing.training import Batch, Books, Document, Seen, failures
+from datapipe.auditing.training import Batch, Books, Document, First, Seen, failures
 from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
 from datapipe.keyed import doc_id, text_id
 from datapipe.manifest import Manifest
@@ -78,11 +78,12 @@ class Files:
                 books.damaged[one.source, one.relative] = f"cannot be read: {error.strerror}"
 
     def _batches(self, one: Input, rows: Iterator[Rows], books: Books) -> Iterator[Batch]:
+        unit = {"parquet": "row", "text": ""}.get(one.format, "line")
         for block in rows:
             books.count(one.source, one.relative, "records", len(block) + len(block.refused) + block.blank)
             for refused in block.refused:
                 what = QUARANTINED if refused.kind == QUARANTINED else refused.reason
-                books.count(one.source, one.relative, what)
+                books.refuse(one.source, one.relative, what, First(refused.line, unit, refused.reason))
             full = np.asarray(pc.call_function("binary_length", [block.text]).to_numpy()) > 0
             if len(block) - int(full.sum()):
                 books.count(one.source, one.relative, EMPTY_TEXT, len(block) - int(full.sum()))

@@ -10,7 +10,7 @@ import glob
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -62,11 +62,20 @@ class Batch(Protocol):
         ...
 
 
+class First(NamedTuple):
+    """The first of some records that are no documents: line or row (unit "": the file is one), and why it is none."""
+
+    number: int
+    unit: str
+    reason: str
+
+
 @dataclass
 class Books:
     """What a unit of reading says of itself beside its texts: counts by file, and what it could not read."""
 
     files: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)  # (source, path) -> reason -> records
+    first: dict[tuple[str, str, str], First] = field(default_factory=dict)  # (source, path, reason)
     damaged: dict[tuple[str, str], str] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)  # own ids that somebody asked for, and that are there
 
@@ -75,11 +84,21 @@ class Books:
         mine = self.files.setdefault((source, path), {})
         mine[what] = mine.get(what, 0) + n
 
+    def refuse(self, source: str, path: str, what: str, place: First) -> None:
+        """Count a record that is no document; where the first one is will be told."""
+        self.count(source, path, what)
+        self._first((source, path, what), place)
+
+    def _first(self, key: tuple[str, str, str], place: First) -> None:
+        self.first[key] = min(place, self.first.get(key, place))
+
     def add(self, other: "Books") -> None:
         """Add what another unit said."""
         for (source, path), counts in other.files.items():
             for what, n in counts.items():
                 self.count(source, path, what, n)
+        for key, place in other.first.items():
+            self._first(key, place)
         self.names |= other.names
         for key, why in other.damaged.items():
             self.damaged.setdefault(key, why)
@@ -143,10 +162,17 @@ def failures(corpus: str, books: Books, unread: Sequence[tuple[str, str, str]]) 
     """Files that could not be opened, that were damaged, or have records that were not understood."""
     found = [Failure(corpus=corpus, path=path, reason=why) for _, path, why in unread]
     found += [Failure(corpus=corpus, path=path, reason=why) for (_, path), why in sorted(books.damaged.items())]
-    for (_, path), counts in sorted(books.files.items()):
-        missed = [(counts[what], what) for what in UNSEEN if counts.get(what)]
-        found += [Failure(corpus=corpus, path=path, reason=f"{n:,} records: {what}") for n, what in missed]
+    for (source, path), counts in sorted(books.files.items()):
+        for what in (what for what in UNSEEN if counts.get(what)):
+            why = _not_understood(counts[what], what, books.first[source, path, what])
+            found.append(Failure(corpus=corpus, path=path, reason=why))
     return tuple(found)
+
+
+def _not_understood(many: int, what: str, first: First) -> str:
+    why = "" if first.reason == what else f" ({first.reason})"
+    where = f", {'the first ' if many > 1 else ''}in {first.unit} {first.number:,}" if first.unit else ""
+    return f"{many:,} record{'' if many == 1 else 's'}: {what}{why}{where}"
 
 
 class Joined:
