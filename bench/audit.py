@@ -7,9 +7,10 @@ The scan of the audit: MB/s against all eval sets at once, memory, and others in
 --evals holds eval sets, as `datapipe audit --eval` takes them. Ours is all of the scan, both stages, on one thread:
 from decoded Arrow text, from plain JSON lines and from the compressed file. Beside it a Python set of 13-grams of
 words, built here, and datatrove's 12-gram filter, each with its own n-grams of the same parts, on the first megabyte of
-each kind with --planted parts put into every tenth document. CPU seconds, best of nine (others: three). Documents that
-hit are compared: ours with a proved run of as many units, and those that only the other side has are counted, with how
-many of these have a run of our own n. datatrove takes all numbers for equal, so rows of numbers hit there and not here.
+each kind with --planted parts put into every tenth document. CPU seconds, best of nine; beside the others best of five,
+the set of three, and datatrove, which takes minutes, once. Documents that hit are compared: ours with a proved
+run of as many units, and those that only the other side has are counted, with how many of these have a run of our own
+n. datatrove takes all numbers for equal, so rows of numbers hit there and not here.
 Memory is that of a process of its own: eval sets read, index built, the same texts scanned from compressed files on two
 threads (those of --data may ask for large windows, which are no part of the scan).
 """
