@@ -398,6 +398,11 @@ def report(
     if everything:
         sections.append(section("retrieval", flagged(9, seed=8), ("wiki-index",)))
         scope.append(_corpus("retrieval", "wiki-index"))
+        removed = [
+            r.Removed(source=name, reason=f"holds {name} (adjacent)", documents=12) for name in hostile or SOURCES
+        ]
+        receipt = r.Receipt(by="stage 6:decontaminate", removed=tuple(removed))
+        scope[0] = scope[0].model_copy(update={"receipts": (receipt, r.Receipt(by="--clean-out clean", removed=()))})
     total = sections[0].total
     names = list(dict.fromkeys(row.suite for row in sections[0].sets))
     return r.Report(
@@ -484,14 +489,10 @@ def report(
             "Text inside images, audio and archives.",
             "What a model was trained on elsewhere, before or after these data.",
         ),
-        receipt={"removed": {"documents": 12, "bytes": 40_312}, "audit of the rest": "0 flagged"}
-        if everything
-        else None,
         run=r.Run(
             started="2026-11-29T18:00:00Z",
             seconds=41.7,
             workers=2,
             peak_rss_bytes=612_000_000,
-            command=("datapipe", "audit"),
         ),
     )

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pytest
 import zstandard
 from test_decontaminate import ANSWER, DOCS, ITEMS, PROMPT, SOLUTION, prose
 
-from datapipe.auditing import clean
+from datapipe import api
+from datapipe.auditing import clean, receipt
 from datapipe.auditing.audit import Question
 from datapipe.auditing.training import Asked
+from datapipe.contamination.model import CLASSES
 from datapipe.errors import ManifestError
 
 GONE = {"whole", "prompt", "solution", "both"}
@@ -175,6 +178,35 @@ def test_all_files_may_be_gone(tmp_path, items):
     assert list(files_of(tmp_path / "out")) == [".receipt/removed.jsonl", ".receipt/summary.json"]
 
 
+def test_an_audit_tells_what_had_been_taken_out(tmp_path, items):
+    """A document counts once, by the class that tells most, whatever else it holds."""
+    corpus, out = tmp_path / "in" / "a", tmp_path / "out"
+    corpus.mkdir(parents=True)
+    lines = "".join(json.dumps({"id": name, "text": DOCS[name]}) + "\n" for name in DOCS)
+    (corpus / "d.jsonl").write_text(lines)
+    made = cleaned(items, tmp_path / "in", out)
+    assert len({(row["path"], row["line"]) for row in removed(out)}) < len(removed(out))
+    (scope,) = api.audit([str(items)], train=[str(out)]).scope
+    (told,) = scope.receipts
+    assert (told.by, told.documents, made.removed) == (f"--clean-out {out}", len(GONE), len(GONE))
+    assert {one.source for one in told.removed} == {"a"}
+    strongest = {row["line"]: "" for row in removed(out)}
+    for row in sorted(removed(out), key=lambda row: -CLASSES.index(row["class"])):
+        strongest[row["line"]] = f"holds suite ({row['class']})"
+    assert {one.reason: one.documents for one in told.removed} == Counter(strongest.values())
+    assert api.audit([str(items)], train=[f"{out}/a"]).scope[0].receipts == ()
+
+
+@pytest.mark.parametrize("content", ["not json", '{"path": "a"}', "[1]", '{"path": 1, "class": "no"}'])
+def test_a_receipt_of_somebody_else_is_named_and_not_told(tmp_path, items, content):
+    (tmp_path / "in" / ".receipt").mkdir(parents=True)
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps({"text": DOCS["none"]}))
+    (tmp_path / "in" / ".receipt" / "removed.jsonl").write_text(content)
+    (scope,) = api.audit([str(items)], train=[str(tmp_path / "in")]).scope
+    assert scope.receipts == ()
+    assert any("removed.jsonl is not as --clean-out writes it" in note for note in scope.notes)
+
+
 def test_a_file_that_cannot_be_read_whole_is_left_out_and_said(tmp_path, items):
     corpus, out = tmp_path / "in", tmp_path / "out"
     corpus.mkdir()
@@ -240,7 +272,7 @@ def test_nothing_half_written_stays(tmp_path, items, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(clean, "_receipt", full)
+    monkeypatch.setattr(receipt, "write", full)
     with pytest.raises(OSError, match="No space"):
         cleaned(items, tmp_path / "in", out)
     assert list(out.parent.iterdir()) == []

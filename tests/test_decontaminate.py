@@ -299,6 +299,15 @@ def test_the_demo_is_clean_afterwards(tmp_path):
     assert sum(section.removed["planted"].values()) >= 10
     report = api.audit([str(suites)], train=[str(made.path)])
     assert {one.role: one.total.flagged for one in report.sections}["train"] == 0
+    train, validation = report.scope
+    (receipt,) = train.receipts
+    assert (train.role, validation.role, validation.receipts) == ("train", "validation", ())
+    assert (receipt.by, receipt.documents) == ("stage 7:decontaminate", sum(section.removed["planted"].values()))
+    by_reason = {one.reason: 0 for one in receipt.removed}
+    for one in receipt.removed:
+        by_reason[one.reason] += one.documents
+    assert by_reason == {f"holds planted ({cls})": n for cls, n in section.removed["planted"].items()}
+    assert {one.source for one in receipt.removed} <= set(made.manifest.sources)
 
 
 T, A, B, C, D = prose(30, 10), prose(31, 20), prose(32, 20), prose(33, 15), prose(36, 30)

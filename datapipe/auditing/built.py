@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from datapipe.auditing import receipt
 from datapipe.auditing.report import Corpus, Role, ScopeFile, SourceScope
 from datapipe.auditing.training import Batch, Books, Document, Seen
 from datapipe.books import Books as BuildBooks
@@ -141,6 +142,7 @@ class Build:
         return Corpus(
             name=self.name, role=role, kind="build", path=str(self.path), digest=made.build_digest, redacted=redacted,
             sources=sources, files=files, notes=self.notes if role == self.roles[0] else (),
+            receipts=receipt.of_build(made.stages) if role != "validation" else (),
         )  # fmt: skip
 
     def close(self) -> None:

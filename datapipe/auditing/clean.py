@@ -8,7 +8,6 @@ is found: DIR is whole or not there.  DIR/.receipt has what was removed; nobody 
 """
 
 import glob
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from datapipe import __version__
-from datapipe.auditing import evals, outside, rewrite
+from datapipe.auditing import evals, outside, receipt, rewrite
 from datapipe.auditing.audit import Progress, Question, audit
 from datapipe.auditing.gather import UNIT
 from datapipe.auditing.outside import Files
@@ -34,8 +33,6 @@ from datapipe.contamination.index import Index
 from datapipe.contamination.model import Suites
 from datapipe.contamination.scan import Found
 from datapipe.errors import IncompleteError, MachineError, ManifestError
-
-RECEIPT = ".receipt"
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def clean(
             sum(len(mine) for mine in removed.values()), _by(rows), dict(sorted(left_out.items())),
             _unseen(books), corpus.notes, report,
         )  # fmt: skip
-        _receipt(partial / RECEIPT, asked, suites, index, rows, made)
+        receipt.write(partial, _summary(asked, suites, index, made), rows)
         partial.chmod(0o777 & ~_umask())
         if out.exists():
             out.rmdir()
@@ -267,15 +264,10 @@ def _by(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def _receipt(
-    folder: Path, asked: Question, suites: Suites, index: Index, rows: Sequence[Mapping[str, Any]], made: Cleaned
-) -> None:
-    folder.mkdir()
-    with open(folder / "removed.jsonl", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+def _summary(asked: Question, suites: Suites, index: Index, made: Cleaned) -> dict[str, object]:
+    """What was asked for, and what came of it."""
     files = suites.files.select(["suite", "sha256", "examples", "failed"]).to_pylist()
-    summary = {
+    return {
         "tool": f"datapipe {__version__}", "text_field": asked.text_field, "n": index.n, "n_unspaced": index.n_unspaced,
         "classes": list(FLAGGED), "suites": files, **made.as_json(),
     }  # fmt: skip
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")

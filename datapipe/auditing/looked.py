@@ -78,6 +78,25 @@ class SourceScope(Entry):
     left_out: Count = 0  # documents of the build that were not looked through: dropped or unused (see --all-read)
 
 
+class Removed(Entry):
+    """Documents that were taken out; reason: what they held, as the ledger has it."""
+
+    source: str
+    reason: str
+    documents: Count
+
+
+class Receipt(Entry):
+    """What had been taken out of a corpus before it was looked through, and by what."""
+
+    by: str
+    removed: tuple[Removed, ...]
+
+    @property
+    def documents(self) -> int:
+        return sum(one.documents for one in self.removed)
+
+
 class Corpus(Entry):
     """
     A build, or files, and the role they play.
@@ -96,6 +115,7 @@ class Corpus(Entry):
     files: tuple[ScopeFile, ...]
     notes: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
 
     @property
     def documents(self) -> int:

@@ -5,6 +5,7 @@ They go through the readers of datapipe/read by a manifest made in memory.  A fi
 is whole, and is a failure; so is a record that was not understood, for another reader may have understood it.
 """
 
+import glob
 import hashlib
 import os
 import re
@@ -18,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datapipe import text
-from datapipe.auditing import report
-from datapipe.auditing.report import Role, ScopeFile, SourceScope
+from datapipe.auditing import receipt, report
+from datapipe.auditing.report import Receipt, Role, ScopeFile, SourceScope
 from datapipe.auditing.training import Batch, Books, Document, First, Seen, failures
 from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
 from datapipe.keyed import doc_id, text_id
@@ -41,6 +42,7 @@ class Files:
 
     failed: (source, relative path, why) of files that could not be planned
     notes:  what was not read, or not again, and why that is no failure
+    receipts: what --clean-out took out of folders of it
     """
 
     name: str
@@ -49,6 +51,7 @@ class Files:
     plan: Plan
     failed: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
     wanted: set[str] = field(default_factory=set)  # own ids to tell of, filled before reading
 
     @property
@@ -132,6 +135,7 @@ class Files:
             files=tuple(sorted(files, key=lambda file: file.path)),
             notes=self.notes,
             failures=failures(self.name, books, self.failed) + self._nothing(books),
+            receipts=self.receipts,
         )
 
     def _file(self, one: Input, books: Books) -> ScopeFile:
@@ -209,7 +213,9 @@ def files(
     except DataError as error:
         raise ManifestError(f"{option}: {str(error).removeprefix(f'source {role}: ')}") from None
     reasons = tuple((source, path, _bare(why, path)) for source, path, why in found.failed)
-    return Files(f"{role} files", role, " ".join(patterns), found.plan, reasons, tuple(_notes(found)))
+    receipts, odd = _receipts(patterns)
+    notes = (*_notes(found), *odd)
+    return Files(f"{role} files", role, " ".join(patterns), found.plan, reasons, notes, receipts)
 
 
 def paths(patterns: Sequence[str]) -> list[Path]:
@@ -239,6 +245,20 @@ def _notes(found: Planned) -> Iterator[str]:
     counts = [f"{n:,} hidden {what}{'' if n == 1 else 's'}" for n, what in ((files, "file"), (folders, "folder")) if n]
     if counts:
         yield f"{' and '.join(counts)} not read"
+
+
+def _receipts(patterns: Sequence[str]) -> tuple[tuple[Receipt, ...], list[str]]:
+    """What --clean-out left in folders that are read whole; what lies in its place and is none."""
+    found: list[Receipt] = []
+    odd: list[str] = []
+    for folder in sorted({path for one in patterns if one.endswith("/**") for path in glob.glob(one[:-3])}):
+        try:
+            one = receipt.read(Path(folder), label)
+        except ValueError as error:
+            odd.append(str(error))
+        else:
+            found += [one] if one else []
+    return tuple(found), odd
 
 
 def _bare(why: str, path: str) -> str:

@@ -30,6 +30,8 @@ from datapipe.auditing.looked import (
     Figure,
     Negative,
     Rate,
+    Receipt,
+    Removed,
     Result,
     Role,
     ScopeFile,
@@ -45,8 +47,9 @@ __all__ = [
     "CLASSES", "FLAGGED", "FORMAT_VERSION", "TEXT", "THRESHOLDS", "WHAT", "Cell", "Class", "Common",
     "Control", "Controls", "Corpus", "Count", "CountBy", "Detector", "Entry", "EvalFile", "EvalSuite", "Evals",
     "Evidence", "Failure", "Figure", "Flagged", "Match", "Mirror", "Negative", "Part", "Piece", "Policy", "Rate",
-    "Report", "Result", "Retrieved", "Role", "Run", "ScopeFile", "ScoreRow", "ScoreSet", "Scores", "Section",
-    "SetRow", "ShardPlace", "Share", "SourceScope", "Span", "Sweep", "Trace", "Untested", "Verdict", "from_json",
+    "Receipt", "Removed", "Report", "Result", "Retrieved", "Role", "Run", "ScopeFile", "ScoreRow", "ScoreSet",
+    "Scores", "Section", "SetRow", "ShardPlace", "Share", "SourceScope", "Span", "Sweep", "Trace", "Untested",
+    "Verdict", "from_json",
 ]  # fmt: skip
 
 # --- 5-8. what was found -----------------------------------------------------------------------------------------
@@ -246,7 +249,6 @@ class Run(Entry):
     seconds: Figure
     workers: Count
     peak_rss_bytes: Count
-    command: tuple[str, ...] = ()
 
 
 class Report(Entry):
@@ -265,7 +267,6 @@ class Report(Entry):
     scores: Scores | None = None
     policies: tuple[Policy, ...] = ()
     blind: tuple[str, ...]  # what this run cannot see
-    receipt: dict[str, Any] | None = None  # of --clean-out: what was taken out, and that the audit of the rest is zero
     run: Run
 
     @cached_property

@@ -76,6 +76,10 @@ def _head(report: "Report") -> str:
         for one in report.scope
     ]
     lines += [f"  {safe(one.name)}: {safe(note)}" for one in report.scope for note in one.notes]
+    lines += [
+        f"  {safe(one.name)}: {count(taken.documents, 'document')} had been taken out by {safe(taken.by)}"
+        for one in report.scope for taken in one.receipts
+    ]  # fmt: skip
     lines += [f"  ! not seen: {safe(one.path)}: {safe(one.reason)}" for one in report.failures[:SHOWN]]
     if len(report.failures) > SHOWN:
         lines.append(f"  ! and {len(report.failures) - SHOWN:,} more")

@@ -1,7 +1,7 @@
 """Numbers and names as the page shows them."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from datapipe.auditing.report import Corpus, Evidence, Match, Part, Rate
 
@@ -144,14 +144,3 @@ def scored_z(values: dict[str, float | None]) -> str:
 def short(text: str, length: int) -> str:
     """A name or path of any length in a table: its beginning."""
     return text if len(text) <= length else f"{text[:length]} …"
-
-
-def plain(value: Any) -> str:
-    """A JSON value in a sentence."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {plain(inner)}" for name, inner in ordered(value))
-    if isinstance(value, list | tuple):
-        return ", ".join(plain(inner) for inner in value)
-    return (
-        "yes" if value is True else "no" if value is False else count(value) if isinstance(value, int) else str(value)
-    )
