@@ -369,7 +369,31 @@ CASES = {
     ),
     "examples before the question": (
         {"query": "Question: One?\nAnswer: 1\nQuestion: Two?\nAnswer:", "target": "two"},
-        {"prompt": ["Question: One?\nAnswer: 1\nQuestion: Two?\nAnswer:"], "answer": ["two"]},
+        {"prompt": ["Two?"], "answer": ["two"]},
+    ),
+    "examples whose answers have lines, and the first words of an answer": (
+        {"prompt": "Be brief.\n\nQ: One?\nA: It is\n\n1.\n\nQ: Two?\nIt is?\nA: Let us see.", "target": "two"},
+        {"prompt": ["Q: Two?\nIt is?\nA: Let us see."], "answer": ["two"], "passage": ["Be brief."]},
+    ),
+    "examples with passages before a question with one": (
+        {"prompt": "Passage: P1.\nQuestion: One?\nAnswer: 1\n\nPassage: P2.\nQuestion: Two?\nAnswer:", "target": "two"},
+        {"prompt": ["Two?"], "answer": ["two"], "passage": ["P2."]},
+    ),
+    "a passage and what was asked of it before": (
+        {"prompt": "A story.\n\nQ: One?\nA: 1\nQ: Two?", "target": "two"},
+        {"prompt": ["Q: Two?"], "answer": ["two"], "passage": ["A story."]},
+    ),
+    "examples with choices": (
+        {"prompt": "Question: One?\nA. x1\nB. y1\nAnswer: A\n\nQuestion: Two?\nA. x2\nB. y2\nAnswer:", "target": "B"},
+        {"prompt": ["Question: Two?\nA. x2\nB. y2\nAnswer:"], "answer": ["y2"]},
+    ),
+    "choices with blank lines": (
+        {"prompt": "Which one?\nA. x1\n\nx\nB. y1\n\ny", "target": "B"},
+        {"prompt": ["Which one?\nA. x1\n\nx\nB. y1\n\ny"], "solution": ["y1\n\ny"]},
+    ),
+    "two questions without answers": (
+        {"prompt": "Question: One?\nAnswer:\nQuestion: Two?\nAnswer:", "target": "two"},
+        {"prompt": ["Question: One?\nAnswer:\nQuestion: Two?\nAnswer:"], "answer": ["two"]},
     ),
     "a chat": (
         {

@@ -148,7 +148,7 @@ def _as_text(value: object, prompts: Sequence[str], label: bool) -> Iterator[str
     bodies = strings(value)
     for body in bodies:
         if (at := templates.letter(body)) is not None:
-            spelled = templates.labelled(prompts[0])[1] if len(prompts) == 1 and len(bodies) == 1 else []
+            spelled = templates.spelled(prompts[0]) if len(prompts) == 1 and len(bodies) == 1 else []
             if at < len(spelled):
                 yield spelled[at]
         elif body.strip().casefold() not in NO_ANSWER and not (label and number_of(body) is not None):

@@ -74,6 +74,9 @@ def _item(row: int, record: dict, fields: Fields, reading: Reading) -> Item:
     prompts, spoken = _prompts(record, fields)
     passages = [body for path in fields.paths.get(PASSAGE, ()) for body in strings(get(record, path))]
     choices = choices_of(record, fields)
+    if len(prompts) == 1:
+        question, about = templates.asked(prompts[0])
+        prompts, passages = [question], passages or ([about] if about else [])
     if len(prompts) == 1 and PROMPT not in fields.named and (unfolded := templates.unfold(prompts[0])):
         if choices and unfolded.choices and all(templates.letter(body) is not None for body in choices.texts):
             choices = Choices(unfolded.choices, choices.labels, choices.correct)

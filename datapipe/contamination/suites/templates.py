@@ -24,6 +24,7 @@ ROLE_OF = {
     "题目": "question", "choices": "choices", "options": "choices", "answer": "answer", "a": "answer",
     "答案": "answer", "solution": "solution", "explanation": "solution", "rationale": "solution",
 }  # fmt: skip
+ANSWERED = ("answer", "solution")  # roles
 LETTER = re.compile(r"\W{0,2}([A-Pa-p])\W{0,2}")
 
 
@@ -64,16 +65,39 @@ def labelled(text: str) -> tuple[str, list[str]]:
     return "\n".join(lines[: places[0]]).strip(), unlabelled(choices)[0]
 
 
+def spelled(text: str) -> list[str]:
+    """The choices that a prompt spells out, the last without the `Answer:` behind it."""
+    lines = text.split("\n")
+    *before, (role, _, first) = _headed(lines)
+    return labelled("\n".join(lines[:first] if before and role in ANSWERED else lines))[1]
+
+
+def asked(text: str) -> tuple[str, str | None]:
+    """
+    (the question itself, what it is about) of a prompt that shows solved examples before it: these are no part of the
+    item, and as long as they are they would keep a copy of the question below every bound.  Any other text as it is.
+    """
+    lines = text.split("\n")
+    parts = list(_headed(lines))
+    last = max((at for at, (role, *_) in enumerate(parts) if role == "question"), default=0)
+    solved = [at for at, (role, body, _) in enumerate(parts[:last]) if role in ANSWERED and body.strip()]
+    if not solved:
+        return text, None
+    own, before = parts[solved[-1] + 1 :], parts[: solved[-1]]
+    about = [body.strip() for role, body, _ in before if role == "passage" and body.strip()]
+    if not about and before[0][0] is None:  # a story, or an instruction, which all examples have
+        about = [before[0][1].strip()]
+    passage = about[-1] if about and all(role != "passage" for role, *_ in own) else None
+    return "\n".join(lines[own[0][2] :]).strip(), passage or None
+
+
 def unfold(text: str) -> Unfolded | None:
-    """
-    The parts of a prompt that ends in `Answer:` or `Solution:`, as a harness writes it; null for any other, and for
-    one with several questions (examples before the question).
-    """
+    """The parts of a prompt that ends in `Answer:` or `Solution:`, as a harness writes it; null for any other."""
     parts = list(_headed(text.split("\n")))
-    if len(parts) < 2 or parts[-1][0] not in ("answer", "solution") or parts[-1][1].strip():
+    if len(parts) < 2 or parts[-1][0] not in ANSWERED or parts[-1][1].strip():
         return None
     found: dict[str | None, str] = {}
-    for role, body in parts[:-1]:
+    for role, body, _ in parts[:-1]:
         if role in found:
             return None
         found[role] = body.strip()
@@ -85,20 +109,21 @@ def unfold(text: str) -> Unfolded | None:
     return Unfolded(prompt, found.get("passage"), choices) if prompt else None
 
 
-def _headed(lines: Sequence[str]) -> Iterator[tuple[str | None, str]]:
-    """(role, text) of each run of lines that a heading begins; null for lines before the first."""
+def _headed(lines: Sequence[str]) -> Iterator[tuple[str | None, str, int]]:
+    """(role, text, first line) of each run of lines that a heading begins; no role for lines before the first."""
     role: str | None = None
+    first = 0
     body: list[str] = []
     lettered = any(re.match(r"\s*B\s*[:：]", line) for line in lines)  # then `A:` is a choice, and no answer
-    for line in lines:
+    for at, line in enumerate(lines):
         if (match := HEADING.match(line)) and not (lettered and len(match[1]) == 1):
             if body:
-                yield role, "\n".join(body)
-            role, body = ROLE_OF[match[1].casefold()], [line[match.end() :]]
+                yield role, "\n".join(body), first
+            role, body, first = ROLE_OF[match[1].casefold()], [line[match.end() :]], at
         else:
             body.append(line)
     if body:
-        yield role, "\n".join(body)
+        yield role, "\n".join(body), first
 
 
 def letter(text: str) -> int | None:
@@ -125,7 +150,7 @@ def block(lines: Sequence[str]) -> dict[str, Any] | str:
     if not any(HEADING.match(line) for line in lines):
         return "a block that is neither headed nor begins with the letter of its answer"
     found: dict[str, Any] = {}
-    for role, body in _headed(lines):
+    for role, body, _ in _headed(lines):
         found[role or "question"] = body.strip()
     if "choices" in found:
         found["choices"] = labelled(found["choices"])[1] or found["choices"].split("\n")
