@@ -56,6 +56,35 @@ def found(report: Report, role: Role = "train") -> dict[str, Flagged]:
     return {one.id: one for one in section.flagged}
 
 
+# --- evidence -------------------------------------------------------------------------------------------------------
+
+COUNTED = (
+    "On the quay of Marrowby stand 14 lanterns in a row, and old Perrin lights one more of them every 3 minutes until "
+    "the tide comes in and the ferry leaves the harbour for the night."
+)
+
+
+@pytest.mark.parametrize("text, near, longest", [
+    # what is equal but for numbers is no match of these: 13 units stand between the two, 15 behind them
+    (COUNTED.replace("14", "15").replace("3", "4"), "numbers", 15),
+    # all of it stands there as it is, and once more with other numbers, which says nothing
+    (f"{COUNTED} {COUNTED.replace('14', '15')}", None, 36),
+    (COUNTED, None, 36),
+])  # fmt: skip
+def test_measures_of_a_match_are_of_what_is_equal(capsys, folder, text, near, longest):
+    write(folder / "n.jsonl", {"id": "n", "question": COUNTED})
+    write(folder / "t.jsonl", {"text": text})
+    (proof,) = found(report(capsys, "--eval", "n.jsonl", "--train", "t.jsonl"))["n"].evidence
+    (match,) = proof.matches
+    assert (match.near, match.metrics["longest"], match.units) == (near, longest, 36)
+    assert match.metrics["longest_ratio"] == pytest.approx(longest / 36)
+    own = re.findall(r"\w+", COUNTED)
+    cuts = [(re.findall(r"\w+", text[one.start : one.end]), own[one.part_start :][: one.units]) for one in match.spans]
+    equal = [len(cut) for cut, there in cuts if cut == there]
+    assert max(equal) == longest
+    assert ("numbers" in match.metrics) == (len(equal) < len(cuts)) == (near is not None)
+
+
 # --- scores ---------------------------------------------------------------------------------------------------------
 
 

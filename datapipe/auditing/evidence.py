@@ -42,7 +42,7 @@ class Finder:
     ):  # fmt: skip
         self.suites, self.index, self.side, self.corpora, self.sources = suites, index, side, corpora, sources
         self.holds = _holds(evidence)
-        self.spans, self.near = _spans(found, set(side.kept))
+        self.spans, self.masked, self.near = _spans(found, set(side.kept))
         self._names: dict[int, Document] = {}
         self._known: dict[tuple, Evidence] = {}  # of twins a document says the same
 
@@ -98,22 +98,30 @@ class Finder:
 
     def _match(self, text: int, kind: str, ordinal: int, doc: int) -> tuple[Match | None, list[Mark]]:
         units = int(self.index.lengths[text])
-        rows = sorted(set(self.spans.get((doc, text), ())))
+        plain, masked = (set(of.get((doc, text), ())) for of in (self.spans, self.masked))
+        if any(length == units for _, length, *_ in plain):
+            masked = set()  # nothing is to be said of numbers elsewhere
+        rows = sorted(plain | masked)
         window = self.near.get((doc, text))
         if not rows and window is None:
             return None, []
         figures: dict[str, float] = {}
-        how: str | None = None
-        if rows:
-            longest = max(length for _, length, *_ in rows)
+        if plain:  # what is equal but for numbers is no match of these
+            longest = max(length for _, length, *_ in plain)
             figures = {
                 "longest": float(longest),
                 "longest_ratio": longest / units,
-                "covered_ratio": _covered(rows) / units,
+                "covered_ratio": _covered(sorted(plain)) / units,
             }
         if window is not None:
             figures |= {name: float(value) for name in WINDOWED if (value := window[name]) is not None}
-            how = max((name for name in WINDOWED if name in figures), key=figures.__getitem__, default=None)
+        if masked:
+            figures["numbers"] = max(figures.get("numbers", 0.0), min(_covered(rows) / units, 1.0))
+        how = max(
+            (name for name in WINDOWED if name in figures),
+            key=lambda name: (figures[name], -WINDOWED.index(name)),
+            default=None,
+        )
         if not rows and window is not None:
             rows = [(0, units, int(window["doc_unit"]), int(window["byte_start"]), int(window["byte_end"]))]
         spans = [Span(start=low, end=high, part_start=start, units=length) for start, length, _, low, high in rows]
@@ -198,17 +206,25 @@ def _holds(evidence: pa.Table) -> dict[int, list[_Hold]]:
     return found
 
 
-def _spans(found: Found, docs: set[int]) -> tuple[dict[tuple[int, int], list[Row]], dict[tuple[int, int], dict]]:
-    """(document, text) -> its runs; -> its window; of documents whose text is kept."""
+Rows = dict[tuple[int, int], list[Row]]
+
+
+def _spans(found: Found, docs: set[int]) -> tuple[Rows, Rows, dict[tuple[int, int], dict]]:
+    """(document, text) -> its runs; -> those in which a number differs; -> its window; of documents kept with text."""
     wanted = np.fromiter(docs, np.int64, len(docs))
-    spans: dict[tuple[int, int], list[Row]] = {}
     columns = ("doc", "part", "start", "length", "doc_unit", "byte_start", "byte_end")
-    for table in (found.runs, found.short, found.masked):
-        mine = table.filter(pa.array(np.isin(table["doc"].to_numpy(), wanted)))
-        for doc, part, *rest in zip(*(mine[name].to_pylist() for name in columns), strict=True):
-            spans.setdefault((doc, part), []).append((rest[0], rest[1], rest[2], rest[3], rest[4]))
+
+    def rows(*tables: pa.Table) -> Rows:
+        spans: Rows = {}
+        for table in tables:
+            mine = table.filter(pa.array(np.isin(table["doc"].to_numpy(), wanted)))
+            for doc, part, *rest in zip(*(mine[name].to_pylist() for name in columns), strict=True):
+                spans.setdefault((doc, part), []).append((rest[0], rest[1], rest[2], rest[3], rest[4]))
+        return spans
+
     mine = found.windows.filter(pa.array(np.isin(found.windows["doc"].to_numpy(), wanted)))
-    return spans, {(row["doc"], row["part"]): row for row in mine.to_pylist()}
+    windows = {(row["doc"], row["part"]): row for row in mine.to_pylist()}
+    return rows(found.runs, found.short), rows(found.masked), windows
 
 
 def _covered(rows: Sequence[Row]) -> int:

@@ -28,7 +28,13 @@ class Span(Entry):
 
 
 class Match(Entry):
-    """A part of the example in one document: what was measured there, where it lies; near: by a window, not by runs."""
+    """
+    A part of the example in one document: what was measured there, where it lies.
+
+    metrics: longest, longest_ratio, covered_ratio of what is equal; numbers: with numbers masked; others of a window
+    spans:   what is equal, or equal but for numbers; of a part that has neither the window
+    near:    the largest of the measures that are not of equal text; null where there is none
+    """
 
     kind: str
     ordinal: Count
