@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from datapipe import api
 from datapipe.auditing.audit import Audited, Question, audit
@@ -191,6 +195,21 @@ def test_a_corpus_without_a_text_proves_nothing(folder):
     assert "no record has a text under 'text'" in {one.reason for one in report.failures}
     report = look(["t.jsonl"], [folder / "eval.jsonl"], text_field="body").report
     assert report.verdict.result == "nothing found"
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
+def test_columns_without_a_text_prove_nothing(folder, name):
+    made = pa.table({"body": ["x y z", "v"], "title": ["t", "u"]})
+    write = pq.write_table if name.endswith("parquet") else csv.write_csv
+    write(made, folder / name)
+    why = f"{name}: has no column 'text' for the text, its columns are body, title; name the right one by --text-field"
+    with pytest.raises(ManifestError, match=re.escape(why)):
+        look([name], [folder / "eval.jsonl"])
+    jsonl(folder / "t.jsonl", documents(3))  # beside files that were looked through it is a failure of the file
+    report = look([name, "t.jsonl"], [folder / "eval.jsonl"]).report
+    assert [f"{one.path}: {one.reason}" for one in report.failures] == [why]
+    assert report.verdict.result == "incomplete"
+    assert look([name], [folder / "eval.jsonl"], text_field="body").report.verdict.result == "nothing found"
 
 
 def test_an_eval_set_that_did_not_load_is_a_failure(folder):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from datapipe import cli
+from datapipe.cli import audited
 
 QUESTION = (
     "Which of the seven lanterns on the quay of Marrowby did old Perrin light before the tide came in that night?"
@@ -170,3 +171,29 @@ def test_clean_out(capsys, folder):
     assert run(capsys, "--eval", "eval.jsonl", "--clean-out", "other")[0] == 2
     status, out, _ = run(capsys, *both, "--clean-out", "other")
     assert (status, "1 document of 2 left out" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "share, text",
+    [
+        (0.0, "0.00%"), (0.00004, "<0.01%"), (0.0001, "0.01%"), (0.08, "8.00%"), (0.125, "12.5%"), (0.9996, ">99.9%"),
+        (1.0, "100.0%"), (None, ""),
+    ],
+)  # fmt: skip
+def test_percent(share, text):
+    assert audited.percent(share) == text
+
+
+def test_bounds_of_many_examples(capsys, folder):
+    """What 3 of 40,000 may be is more than nothing, and a match of all words but one is not all of them."""
+    words = [f"v{at}" for at in range(300)]
+    write(
+        folder / "many.jsonl",
+        *({"id": at, "question": " ".join(f"x{at}y{n}" for n in range(9))} for at in range(40_000)),
+    )
+    write(folder / "long.jsonl", {"id": "long", "question": " ".join(words)})
+    write(folder / "most.jsonl", {"text": " ".join(words[1:])})
+    _, out, _ = run(capsys, "--eval", "many.jsonl", "long.jsonl", "--train", "most.jsonl")
+    rows = [line for line in out.splitlines() if line.split()[:1] == ["many"]]
+    assert "under 0.01%" in rows[0]
+    assert "longest match 99%" in out

@@ -26,12 +26,13 @@ from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
 from datapipe.keyed import doc_id, text_id
 from datapipe.manifest import Manifest
 from datapipe.read import Input, Piece, Plan, Planned, plan_each, rows_of
-from datapipe.read.fields import EMPTY_TEXT, MISSING_TEXT, QUARANTINED, Bad, Rows
+from datapipe.read.fields import EMPTY_TEXT, MEND, MISSING_TEXT, QUARANTINED, Bad, Rows
 from datapipe.read.files import look
 from datapipe.read.jsonl import BLANKS, parse
 from datapipe.read.streams import Damage, Expanded, Place, blocks
 
 EXPANDED = 1 << 60  # bytes of a file that is read again: the first time it was within the limit
+NAMED = "name the right one by --text-field"
 NUMBERED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?$")
 
 
@@ -76,7 +77,7 @@ class Files:
             try:
                 yield from self._batches(one, rows, books)
             except (Damage, DataError, PolicyError, MachineError) as error:
-                books.damaged[one.source, one.relative] = str(error).removeprefix(f"{one.path}: ")
+                books.damaged[one.source, one.relative] = _bare(str(error), one.relative)
             except OSError as error:
                 books.damaged[one.source, one.relative] = f"cannot be read: {error.strerror}"
 
@@ -101,13 +102,19 @@ class Files:
         """ManifestError where no record of any file has the field of the text: nothing was looked through."""
         counts = [books.files.get((one.source, one.relative), {}) for one in self.plan.inputs]
         records = sum(each.get("records", 0) for each in counts)
-        if self.failed or books.damaged or not records or sum(each.get(MISSING_TEXT, 0) for each in counts) < records:
+        failed = [*((path, why) for _, path, why in self.failed), *((at[1], why) for at, why in books.damaged.items())]
+        lacking = [(path, why) for path, why in failed if why.endswith(NAMED)]  # of formats with columns
+        if len(lacking) < len(failed) or sum(each.get(MISSING_TEXT, 0) for each in counts) < records:
+            return
+        if lacking:
+            path, why = min(lacking)
+            raise ManifestError(f"{self.name}: {path}: {why}")
+        if not records:
             return
         field = ".".join(next(iter(self.plan.specs.values())).names.text)
         there = ", ".join(_first_fields(self.plan.inputs)) or "none"
         raise ManifestError(
-            f"{self.name}: no record has a text under {field!r}; the fields that exist: {there}; name the right one by "
-            "--text-field"
+            f"{self.name}: no record has a text under {field!r}; the fields that exist: {there}; {NAMED}"
         )
 
     def resolve(self, documents: Sequence[Document]) -> list[Document]:
@@ -262,9 +269,9 @@ def _receipts(patterns: Sequence[str]) -> tuple[tuple[Receipt, ...], list[str]]:
 
 
 def _bare(why: str, path: str) -> str:
-    """A reason without the file's own name in front."""
+    """A reason without the file's own name in front, and with what mends it here."""
     name, colon, rest = why.partition(": ")
-    return rest if colon and name.endswith(path) else why
+    return (rest if colon and name.endswith(path) else why).replace(MEND, NAMED)
 
 
 def _first_fields(inputs: Sequence[Input]) -> list[str]:

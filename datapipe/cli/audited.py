@@ -22,8 +22,13 @@ SHORT = ("adjacent", "solution", "prompt", "near", "variant", "short", "passage"
 
 
 def percent(share: float | None) -> str:
+    """What is not zero does not read as zero, what is not all does not read as all."""
     if share is None:
         return ""
+    if 0 < share < 0.00005:
+        return "<0.01%"
+    if 0.9995 <= share < 1:
+        return ">99.9%"
     return f"{share:.2%}" if share < 0.1 else f"{share:.1%}"
 
 
@@ -120,7 +125,7 @@ def _row(row: "SetRow", classes: list[str], *, kept: bool) -> tuple[object, ...]
     """kept: with what would flag had no n-gram been left out."""
     interval = "" if row.rate.share is None else f"{percent(row.rate.low)} .. {percent(row.rate.high)}"
     if row.zero is not None:
-        interval = f"under {percent(row.zero)}"
+        interval = f"under {percent(max(row.zero, 0.0001))}"
     name = "all" if row.suite == "*" else row.suite
     bounds = f"{percent(row.least)} .. {percent(row.most)}"
     counts = [row.classes.get(cls, 0) or None for cls in classes]  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -134,7 +139,7 @@ def _finding(one: "Flagged") -> str:
     place = "" if where is None else f" in {safe(where.source)} {safe(where.path)}" + (
         f":{where.line}" if where.line is not None else "")  # fmt: skip
     share = one.metrics.get("longest_ratio")
-    much = f", longest match {share:.0%}" if share is not None else ""
+    much = f", longest match {min(share, 0.99) if share < 1 else 1:.0%}" if share is not None else ""
     copies = f", {count(one.documents, 'document')}, exposure {one.exposure:,}"
     return f"  {one.cls:<9} {safe(one.suite)}/{safe(one.id)}{place}{much}{copies}"
 

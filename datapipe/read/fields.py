@@ -98,12 +98,14 @@ def mapping(fields: collections.abc.Mapping[Any, str], extra: Sequence[str]) -> 
     return Mapping(_path(fields["text"]), mapped, tuple((name, _path(name)) for name in extra))
 
 
+MEND = "name the right one under fields: text"
+
+
 def no_text(file: str, names: Mapping, columns: Sequence[str]) -> Quoting:
     """The error for a file without the column of the text.  A file without a header shows a record here."""
     missing = f"{file}: has no column {'.'.join(names.text)!r} for the text"
-    mend = "name the right one under fields: text"
     return Quoting(
-        f"{missing}, its columns are {', '.join(columns)}; {mend}", f"{missing} among its {len(columns)}; {mend}"
+        f"{missing}, its columns are {', '.join(columns)}; {MEND}", f"{missing} among its {len(columns)}; {MEND}"
     )
 
 
