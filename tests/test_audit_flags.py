@@ -85,6 +85,25 @@ def test_measures_of_a_match_are_of_what_is_equal(capsys, folder, text, near, lo
     assert ("numbers" in match.metrics) == (len(equal) < len(cuts)) == (near is not None)
 
 
+# --- controls -------------------------------------------------------------------------------------------------------
+
+
+def test_controls_of_chats_copy_the_turns_that_are_their_own(capsys, folder):
+    """A first turn that every example has, and what was said to it, are no evidence: a copy of them finds nothing."""
+    first = [{"role": "user", "content": units("ask", 30)}, {"role": "assistant", "content": units("told", 60)}]
+    write(folder / "chats.jsonl", *(
+        {"id": f"c{at}", "messages": [
+            *first, {"role": "user", "content": units(f"q{at}", 20)},
+            {"role": "assistant", "content": units(f"a{at}", 30)},
+        ]} for at in range(4)
+    ))  # fmt: skip
+    forms = report(capsys, "--eval", "chats.jsonl", "--train", "clean.jsonl").controls.forms
+    assert len(forms) > 8
+    assert {(one.form, one.recall.found, one.recall.of) for one in forms if one.form != "numbers"} == {
+        (one.form, 4, 4) for one in forms if one.form != "numbers"
+    }
+
+
 # --- scores ---------------------------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,7 @@ from datapipe.auditing.training import Asked, Corpus
 from datapipe.contamination import classes, common, profiles, scan
 from datapipe.contamination.common import Common
 from datapipe.contamination.index import LONGEST, N_UNSPACED, Index, N
+from datapipe.contamination.intervals import live_units
 from datapipe.contamination.scan import Found
 from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
@@ -191,7 +192,8 @@ def _controls(eval_: Eval, main: Judgement, corpora: Sequence[Corpus]) -> Contro
     classes = main.judged.classes
     testable = np.array([reason is None for reason in classes["reason"].to_pylist()], bool)
     testable &= classes["counted"].to_numpy(zero_copy_only=False)
-    planted = controls.plant(eval_.suites, eval_.index, testable)
+    own = live_units(eval_.layout, eval_.known[1].excluded)[eval_.layout.same]
+    planted = controls.plant(eval_.suites, eval_.index, testable, own)
     release()
     decoys = controls.decoys(corpora, eval_.index.n)
     release()

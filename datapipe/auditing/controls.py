@@ -161,12 +161,12 @@ class Planted:
     examples: tuple[int, ...]
 
 
-def plant(suites: Suites, index: Index, testable: np.ndarray) -> Planted:
-    """Copies of chosen examples in every form that fits them.  testable: bool an example."""
+def plant(suites: Suites, index: Index, testable: np.ndarray, own: np.ndarray) -> Planted:
+    """Copies of chosen examples in every form that fits them.  testable: bool an example;  own: see chosen."""
     texts: list[str] = []
     forms: list[int] = []
     examples: list[int] = []
-    for one in chosen(suites, index, testable):
+    for one in chosen(suites, index, testable, own):
         for number, form in enumerate(FORMS):
             if (made := form.make(one)) is not None:
                 texts.append(made)
@@ -175,13 +175,18 @@ def plant(suites: Suites, index: Index, testable: np.ndarray) -> Planted:
     return Planted(pa.array(texts, pa.large_string()), tuple(forms), tuple(examples))
 
 
-def chosen(suites: Suites, index: Index, testable: np.ndarray) -> list[Copied]:
-    """EXAMPLES testable ones with a prompt of n units, by hash of their names."""
-    own, suite = suites.examples["id"].to_pylist(), suites.examples["suite"].to_pylist()
-    order = sorted(np.flatnonzero(testable).tolist(), key=lambda at: keyed("audit", SALT, suite[at], own[at]))
+def chosen(suites: Suites, index: Index, testable: np.ndarray, own: np.ndarray) -> list[Copied]:
+    """
+    EXAMPLES testable ones with a prompt of n units, by hash of their names.
+
+    own: int64 a part, units that other examples do not share.  Of several prompts (turns of a chat, the first of which
+    may be in every example), and of several answers, a copy is made of the one that has most of them.
+    """
+    names, suite = suites.examples["id"].to_pylist(), suites.examples["suite"].to_pylist()
+    order = sorted(np.flatnonzero(testable).tolist(), key=lambda at: keyed("audit", SALT, suite[at], names[at]))
     found: list[Copied] = []
     for example in order:
-        one = _copied(suites, index, example)
+        one = _copied(suites, index, example, own)
         if one is not None:
             found.append(one)
         if len(found) == EXAMPLES:
@@ -189,17 +194,18 @@ def chosen(suites: Suites, index: Index, testable: np.ndarray) -> list[Copied]:
     return sorted(found, key=lambda one: one.example)
 
 
-def _copied(suites: Suites, index: Index, example: int) -> Copied | None:
+def _copied(suites: Suites, index: Index, example: int, own: np.ndarray) -> Copied | None:
     by_kind: dict[str, list[tuple[int, str]]] = {}
     for row in suites.parts_of(example).to_pylist():
         by_kind.setdefault(row["kind"], []).append((row["part"], row["text"]))
-    prompts = [text for part, text in by_kind.get(PROMPT, []) if index.lengths[part] >= index.sizes[part]]
+    prompts = [(part, text) for part, text in by_kind.get(PROMPT, []) if index.lengths[part] >= index.sizes[part]]
     if not prompts:
         return None
     answers = by_kind.get(SOLUTION) or by_kind.get(ANSWER) or by_kind.get(TESTS) or []
-    part, answer = answers[0] if answers else (-1, "")
+    _, prompt = max(prompts, key=lambda one: own[one[0]])  # of equal ones the first
+    part, answer = max(answers, key=lambda one: own[one[0]], default=(-1, ""))
     long_answer = part >= 0 and bool(index.lengths[part] >= index.sizes[part])
-    return Copied(example, prompts[0], answer, tuple(text for _, text in by_kind.get(VARIANT, [])), long_answer)
+    return Copied(example, prompt, answer, tuple(text for _, text in by_kind.get(VARIANT, [])), long_answer)
 
 
 def positive(
