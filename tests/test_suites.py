@@ -443,6 +443,36 @@ def test_parts_of_a_record(read, case):
     assert suites.failed() == []
 
 
+INSTRUCTION = (
+    "Read what is asked with care, think about it step by step, and give nothing but a number. Mind the units.\n"
+)
+SHOTS = (
+    "Human: Who was it?\nAI: It was the third of them, of all that were there.\n\n"
+    "Human: When was it, and who was there?\nAI: Then.\n\n"
+)
+OWN = ["What is one and one?", "How many are two?", "Which of them is it?"]
+FRAMES = {
+    "an instruction": (INSTRUCTION, "", OWN, OWN),
+    "an instruction on the same line": (INSTRUCTION.replace("\n", " "), "", OWN, OWN),
+    "one behind": ("", "\n" + INSTRUCTION, OWN, OWN),
+    "around": (INSTRUCTION, "\n\nThink step by step.", OWN, OWN),
+    "solved examples in any words": (SHOTS, "", [f"Human: {own}\nAI:" for own in OWN], OWN),
+    "words that begin a sentence": (INSTRUCTION[:-18], "", OWN, [INSTRUCTION[:-18] + own for own in OWN]),
+    "Chinese": ("请仔细阅读以下问题，并给出正确的答案。", "", OWN, OWN),
+    "few words": ("Be brief.\n", "", OWN, [f"Be brief.\n{own}" for own in OWN]),
+    "few beside the prompts": (INSTRUCTION, "", [own * 40 for own in OWN], [INSTRUCTION + own * 40 for own in OWN]),
+    "two prompts": (INSTRUCTION, "", OWN[:2], [INSTRUCTION + own for own in OWN[:2]]),
+    "one that is nothing else": (INSTRUCTION, "", [*OWN, ""], [INSTRUCTION + own for own in OWN] + [INSTRUCTION]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FRAMES)
+def test_what_all_prompts_of_a_file_have_around_them(read, case):
+    front, behind, asked, prompts = FRAMES[case]
+    suites = read([{"prompt": f"{front}{own}{behind}", "answer": "so"} for own in asked])
+    assert [parts_of(suites, at)["prompt"] for at in range(len(asked))] == [[prompt] for prompt in prompts]
+
+
 def test_a_chosen_answer_is_marked(read):
     suites = read([{"question": "Which one?", "choices": ["x1", "y1"], "answer": 1}])
     assert suites.parts.select(["kind", "ordinal", "correct"]).to_pylist() == [

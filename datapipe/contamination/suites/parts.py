@@ -7,7 +7,8 @@ From a record to the parts of an example.
   it the correct one, and the answer is the text of that choice.
 * *answer*: never a bare letter, a class number, true or false.  `#### 18` at the end of a solution is an answer too.
 * *solution*: fields of that name, and an answer of more than LONG bytes or of several lines (code, a worked solution).
-* A prompt that a harness wrote out (`Question: ... A. ... Answer:`) is taken apart again.
+* A prompt that a harness wrote out (`Question: ... A. ... Answer:`) is taken apart again; solved examples before the
+  question, and an instruction around it that all prompts of the file have, are no part of it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,8 +67,20 @@ def items(records: Sequence[tuple[int, dict | str]], fields: Fields) -> list[Ite
             continue
         before = inner
         found.append(_item(row, record, fields, reading))
+    _unframe(found)
     _judge(found, fields)
     return found
+
+
+def _unframe(found: Sequence[Item]) -> None:
+    """Takes away what all prompts of a file have around what they ask."""
+    every = [[at for at, part in enumerate(item.parts) if part.kind == PROMPT] for item in found]
+    single = [(item, at[0]) for item, at in zip(found, every, strict=True) if len(at) == 1]
+    front, behind = templates.frame([item.parts[at].text for item, at in single])
+    if front or behind:
+        for item, at in single:
+            text = item.parts[at].text
+            item.parts[at] = item.parts[at]._replace(text=text[front : len(text) - behind].strip())
 
 
 def _item(row: int, record: dict, fields: Fields, reading: Reading) -> Item:

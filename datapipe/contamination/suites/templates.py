@@ -7,6 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+from datapipe.text import unit_counts
+
 LABELS = "ABCDEFGHIJKLMNOP"
 LABEL = re.compile(
     r"\s*[(（\[]?([A-Pa-p])[)）\].．、:：]\s*"  # (A) A. a)
@@ -25,6 +29,8 @@ ROLE_OF = {
     "答案": "answer", "solution": "solution", "explanation": "solution", "rationale": "solution",
 }  # fmt: skip
 ANSWERED = ("answer", "solution")  # roles
+FRAMED, UNITS = 3, 16  # prompts of a file, units that all of them have
+BREAK = re.compile(r"\n+|(?<=[.!?:])[ \t]+|(?<=[。！？：])")
 LETTER = re.compile(r"\W{0,2}([A-Pa-p])\W{0,2}")
 
 
@@ -89,6 +95,33 @@ def asked(text: str) -> tuple[str, str | None]:
         about = [before[0][1].strip()]
     passage = about[-1] if about and all(role != "passage" for role, *_ in own) else None
     return "\n".join(lines[own[0][2] :]).strip(), passage or None
+
+
+def frame(texts: Sequence[str]) -> tuple[int, int]:
+    """
+    (characters in front, characters behind) that all prompts of a file have around what they ask: an instruction,
+    solved examples; whole lines or sentences.  None where they are few units, or few beside the prompts.
+
+    In front of a question and longer than it they would keep a copy of the question below every bound.
+    """
+    texts = sorted(set(texts))
+    if len(texts) < FRAMED:
+        return 0, 0
+    first = _beginning(texts[0], texts[-1])  # of the first and the last in order: of all
+    turned = sorted(text[len(first) :][::-1] for text in texts)
+    last = _beginning(turned[0], turned[-1])[::-1]
+    front = max((match.end() for match in BREAK.finditer(first)), default=0)
+    behind = next((len(last) - match.start() for match in BREAK.finditer(last)), 0)
+    middle = sorted(texts, key=len)[len(texts) // 2]
+    around = [first[:front], last[len(last) - behind :], middle]
+    *shared, units = unit_counts(pa.array(around, pa.large_string())).tolist()
+    apart = all(text[front : len(text) - behind].strip() for text in texts)
+    return (front, behind) if sum(shared) >= UNITS and 4 * sum(shared) >= units and apart else (0, 0)
+
+
+def _beginning(one: str, other: str) -> str:
+    """What two texts begin with."""
+    return one[: next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))]
 
 
 def unfold(text: str) -> Unfolded | None:
