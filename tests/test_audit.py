@@ -212,6 +212,40 @@ def test_columns_without_a_text_prove_nothing(folder, name):
     assert look([name], [folder / "eval.jsonl"], text_field="body").report.verdict.result == "nothing found"
 
 
+ANSWERED = "Twelve words and more of an answer that nobody looked for, as it lies in a field of its own."
+UNREAD = {
+    "an output": ({"text": FILLER, "output": ANSWERED}, "output"),
+    "a chat beside a text": ({"text": FILLER, "messages": [{"role": "user", "content": ANSWERED}]}, "messages.content"),
+    "Chinese": ({"text": FILLER, "output": "这是没有人查过的一个很长的回答因为它在另一个字段里"}, "output"),
+    "a list": ({"text": FILLER, "choices": ["a", ANSWERED]}, "choices"),
+    "names and addresses": ({"text": FILLER, "title": "A title of five words", "url": "http://a.b/c-d-e-f"}, None),
+    "nothing else": ({"text": FILLER}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNREAD)
+@pytest.mark.parametrize("name", ["t.jsonl", "t.parquet", "t.csv"])
+def test_text_in_fields_that_were_not_read_is_told(folder, case, name):
+    record, field = UNREAD[case]
+    if name.endswith("jsonl"):
+        jsonl(folder / name, [record])
+    elif name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist([record]), folder / name)
+    elif not any(isinstance(value, list) for value in record.values()):
+        csv.write_csv(pa.Table.from_pylist([record]), folder / name)
+    else:
+        return
+    (corpus,) = look([name], [folder / "eval.jsonl"]).report.scope
+    told = () if field is None else (f"looked through text alone; other fields hold text, too: {field} ({name})",)
+    assert corpus.notes == told
+
+
+def test_a_damaged_file_says_nothing_of_its_fields(folder):
+    (folder / "t.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a b c"}\n')[:-9])
+    report = look(["t.jsonl.gz"], [folder / "eval.jsonl"]).report
+    assert (report.verdict.result, report.scope[0].notes) == ("incomplete", ())
+
+
 def test_an_eval_set_that_did_not_load_is_a_failure(folder):
     jsonl(folder / "t.jsonl", documents(3))
     (folder / "broken.parquet").write_bytes(b"PAR1 no more")

@@ -22,6 +22,7 @@ from datapipe import text
 from datapipe.auditing import receipt, report
 from datapipe.auditing.report import Receipt, Role, ScopeFile, SourceScope
 from datapipe.auditing.training import Batch, Books, Document, First, Seen, failures
+from datapipe.auditing.unread import unread
 from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
 from datapipe.keyed import doc_id, text_id
 from datapipe.manifest import Manifest
@@ -140,7 +141,7 @@ class Files:
             digest=hashlib.sha256("".join(lines).encode()).hexdigest(),
             sources=sources,
             files=tuple(sorted(files, key=lambda file: file.path)),
-            notes=self.notes,
+            notes=self.notes + self._unread(),
             failures=failures(self.name, books, self.failed) + self._nothing(books),
             receipts=self.receipts,
         )
@@ -153,6 +154,13 @@ class Files:
             records=counts.get("records", 0), documents=counts.get("documents", 0), refused=refused,
             damaged=books.damaged.get((one.source, one.relative)),
         )  # fmt: skip
+
+    def _unread(self) -> tuple[str, ...]:
+        """What was not looked through in records that were; of each source its first file tells."""
+        firsts = {label(one.relative): one for one in reversed(self.plan.inputs)}
+        spec = next(iter(self.plan.specs.values()), None)
+        note = unread(reversed(firsts.values()), spec.names.text) if spec else None
+        return () if note is None else (note,)
 
     def _nothing(self, books: Books) -> tuple[report.Failure, ...]:
         """Files that were read, and no document in them: that proves nothing."""
