@@ -338,6 +338,18 @@ CASES = {
         {"question": "How many are left?", "answer": "9 * 2 = 18\n#### 18"},
         {"prompt": ["How many are left?"], "answer": ["18"], "solution": ["9 * 2 = 18\n#### 18"]},
     ),
+    "shifts that are no calculator's marks": (
+        {"text": "Shift it.", "code": "y = 1 << x - 1 >> 2\nreturn y"},
+        {"prompt": ["Shift it."], "solution": ["y = 1 << x - 1 >> 2\nreturn y"]},
+    ),
+    "a calculator's marks": (
+        {"question": "How many are left?", "answer": "9 * 2 = $<<9*2=18>>18 << 3\n#### 18"},
+        {
+            "prompt": ["How many are left?"],
+            "answer": ["18"],
+            "solution": ["9 * 2 = $<<9*2=18>>18 << 3\n#### 18", "9 * 2 = $18 << 3\n#### 18"],
+        },
+    ),
     "tests": (
         {
             "text": "Write a sum.",

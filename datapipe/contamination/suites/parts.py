@@ -7,10 +7,12 @@ From a record to the parts of an example.
   it the correct one, and the answer is the text of that choice.
 * *answer*: never a bare letter, a class number, true or false.  `#### 18` at the end of a solution is an answer too.
 * *solution*: fields of that name, and an answer of more than LONG bytes or of several lines (code, a worked solution).
+  One with a calculator's marks is a second one without.
 * A prompt that a harness wrote out (`Question: ... A. ... Answer:`) is taken apart again; solved examples before the
   question, and an instruction around it that all prompts of the file have, are no part of it.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -27,6 +29,9 @@ from datapipe.read.fields import Bad, as_text
 
 LONG = 150  # bytes of an answer, 25 words of English or 50 characters of Chinese; a longer one is a solution
 USERS, ASSISTANTS = ("user", "human", "prompter", "question"), ("assistant", "gpt", "model", "chatgpt", "bot", "answer")
+CALCULATED = re.compile(
+    r"<<[^<>\n]*=[-+\d.,%$ ]*>>"
+)  # GSM8K's marks for a calculator, 9 * 2 = $<<9*2=18>>18: many copies have none
 FINAL = "####"  # stands before the answer of GSM8K and those that follow it
 NO_TEXT, NO_PROMPT, NO_WORDS = "no text in any part", "no prompt, nothing but an answer", "no words in any part"
 
@@ -103,6 +108,8 @@ def _item(row: int, record: dict, fields: Fields, reading: Reading) -> Item:
         answers = answers or ([] if choices.texts[0] in solutions else choices.texts)
         choices = None
     answers += [final for body in [*answers, *solutions] if (final := _final(body))]
+    for bodies in (answers, solutions):
+        bodies += [bare for body in bodies if (bare := CALCULATED.sub("", body)) != body]
     tests = [body for path in fields.paths.get(TESTS, ()) if (body := "\n".join(strings(get(record, path))))]
     parts = [*_parts(PROMPT, prompts), *_parts(ANSWER, answers), *_parts(SOLUTION, solutions), *_parts(TESTS, tests),
              *_parts(PASSAGE, passages)]  # fmt: skip
