@@ -207,6 +207,7 @@ def test_variants_that_somebody_supplied(capsys, folder):
     blind = report(capsys, *args).blind
     assert any("none was supplied" in line for line in blind)
     assert any("base64" in line for line in blind)
+    assert any("hamza" in line for line in blind)
 
 
 def test_variants_of_no_example_are_a_failure(capsys, folder):

@@ -54,6 +54,10 @@ ENCODED = (
     "\\uXXXX and &#NNNN; all that is not in Latin script (0 of 300 of CMRC 2018); a JSON string that was not decoded, "
     "with its \\n, hides code in part (151 of 164 of HumanEval)."
 )
+MARKS = (
+    "Copies that lost the marks of their letters (accents, hamza, vowel signs), where most words have some: found were "
+    "66 of 212 short questions of XQuAD in Arabic, 239 of 250 of MGSM in French."
+)
 UNITS = "runs of letters, marks and digits over NFKC_Casefold; each character of an unspaced script"
 
 
@@ -360,6 +364,7 @@ def _blind(eval_: Eval, scope: Sequence[Scope], untested: int, control: Controls
     )
     yield f"Copies of fewer than {eval_.index.n} units in a row, unless they are edits of an example or all of it."
     yield ENCODED
+    yield MARKS
     if low:
         forms = ", ".join(f"{form} ({each.share:.0%} found)" for form, each in low.items() if each.share is not None)
         yield f"Part of the copies of these forms, by the controls: {forms}."
