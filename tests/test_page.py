@@ -13,7 +13,7 @@ import pages
 import pytest
 
 from datapipe.auditing import report as r
-from datapipe.auditing.page import figures, lists, render, words
+from datapipe.auditing.page import MANY, figures, lists, render, words
 from datapipe.auditing.page.safe import breaking, script_json, visible
 
 RAW = ("<script>document.title", "<img src=x", '" onmouseover=', "<b>item</b>")  # must not be in a page but escaped
@@ -149,6 +149,29 @@ def test_a_profile_other_than_the_default_has_a_column():
     assert "by contam" in text
     assert text.count("3 of 77") == len(rows)
     assert "of 77" not in " ".join(Parsed(render(report)).text)
+
+
+def test_of_many_sets_those_that_say_nothing_are_folded_away():
+    report = pages.report(20, everything=False)
+    (section,) = report.sections
+    quiet = section.sets[0].model_copy(update={"flagged": 0})
+    few = tuple(quiet.model_copy(update={"suite": f"quiet{at:03d}"}) for at in range(MANY - len(section.sets)))
+    one, untested = (
+        quiet.model_copy(update={"suite": name, "tested": tested}) for name, tested in (("a", 5), ("b", 0))
+    )
+    silent = sum(not row.flagged and row.tested > 0 for row in (*section.sets, *few, one))
+    for more, folded in ((few, None), ((*few, one, untested), silent)):
+        made = section.model_copy(update={"sets": (*section.sets, *more)})
+        page = render(report.model_copy(update={"sections": (made,)}))
+        for row in made.sets:
+            assert page.count(f'<span class="set-name">{breaking(row.suite)}</span>') == 1, row.suite
+        before, _, behind = page.partition("Sets in which nothing flags: ")
+        assert behind.startswith(str(folded)) or folded is None
+        assert (">quiet000<" in before, ">b<" in before, ">all sets<" in before) == (
+            folded is None,
+            folded is not None,
+            True,
+        )
 
 
 def test_equal_reports_give_equal_pages(made):

@@ -1,6 +1,7 @@
 """--fail-on: the grammar, its errors, and what conditions say of a report; intervals and bounds of shares."""
 
 import math
+import re
 from typing import Any, cast
 
 import hypothesis.strategies as st
@@ -58,6 +59,8 @@ TRAIN = section("train", GSM, MMLU)
         ("rate <= 1", {"*": 7 / 190}, True),
         ("gsm8k.rate >= 0.0667", {"gsm8k": 6 / 90}, False),
         ("*.rate > 0.05", {"gsm8k": 6 / 90, "mmlu.test": 0.01}, True),
+        ("gsm*.rate > 0.05", {"gsm8k": 6 / 90}, True),
+        ("mmlu.*.solution > 1", {"mmlu.test": 1}, False),
         ("untested > 0.2", {"*": 0.05}, False),
         ("gsm8k.untested > 9", {"gsm8k": 10}, True),
         ("clean < 180", {"*": 179}, True),
@@ -103,8 +106,13 @@ def test_what_is_no_condition(text, place, expected):
 
 
 def test_a_suite_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(ManifestError, match=r"no eval suite 'gsm'; there are: gsm8k, mmlu.test"):
-        parse("gsm.rate > 0.1").judge([TRAIN])
+    for name in ("gsm", "sm*", "g*k"):
+        said = rf"no eval suite '{re.escape(name)}'; there are: gsm8k, mmlu.test"
+        with pytest.raises(ManifestError, match=said):
+            parse(f"{name}.rate > 0.1").judge([TRAIN])
+        with pytest.raises(ManifestError, match=said):
+            parse(f"{name}.rate > 0.1").check(["gsm8k", "mmlu.test"])
+    parse("gsm*.rate > 0.1").check(["gsm8k", "mmlu.test"])
 
 
 FAILED = [("evals/gsm8k.jsonl.gz", "truncated"), ("other.csv", "empty")]

@@ -58,6 +58,9 @@ MARKS = (
     "Copies that lost the marks of their letters (accents, hamza, vowel signs), where most words have some: found were "
     "66 of 212 short questions of XQuAD in Arabic, 239 of 250 of MGSM in French."
 )
+LETTERS = (
+    "An answer that is the letter of its choice alone: such a copy is its prompt with choices, and told as prompt."
+)
 UNITS = "runs of letters, marks and digits over NFKC_Casefold; each character of an unspaced script"
 
 
@@ -365,6 +368,8 @@ def _blind(eval_: Eval, scope: Sequence[Scope], untested: int, control: Controls
     yield f"Copies of fewer than {eval_.index.n} units in a row, unless they are edits of an example or all of it."
     yield ENCODED
     yield MARKS
+    if "choices" in eval_.suites.parts["kind"].to_pylist():
+        yield LETTERS
     if low:
         forms = ", ".join(f"{form} ({each.share:.0%} found)" for form, each in low.items() if each.share is not None)
         yield f"Part of the copies of these forms, by the controls: {forms}."

@@ -2,7 +2,8 @@
 What must not be, as a user says it with --fail-on, and whether it is.
 
     condition = [suite "."] measure operator number
-    suite     = a name, as the report shows it; in quotes where it holds blanks or operators; * each suite on its own
+    suite     = a name, as the report shows it, in quotes where it holds blanks or operators;
+                * each suite on its own, mmlu* each whose name begins so
     measure   = a class (adjacent, solution, prompt, near, variant, short, passage, untested, clean) | flagged | rate
     operator  = > | >= | < | <= | == | !=
 
@@ -38,7 +39,7 @@ _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 @dataclass(frozen=True)
 class Condition:
-    """suite: None for all together, * for each; share: whether `bound` is a share."""
+    """suite: None for all together, * for each, mmlu* for each that begins so; share: whether `bound` is a share."""
 
     text: str
     suite: str | None
@@ -53,7 +54,7 @@ class Condition:
 
         failed: (path, why) of eval files that did not load, among which it may have been
         """
-        if self.suite in (None, EACH, *suites):
+        if self.suite in (None, EACH) or any(map(self._means, suites)):
             return
         error = self._no_suite(suites)
         named = [one for one in failed if self.suite in _names(one[0])] or failed
@@ -71,7 +72,7 @@ class Condition:
         violated = False
         judged = {str(one.role): self._rows(one.sets, one.total) for one in sections if one.role != REPORTED}
         if trace and trace.total:  # which may be about some of the suites only
-            there = self.suite in (None, EACH, *(row.suite for row in trace.sets))
+            there = self.suite in (None, EACH) or any(self._means(row.suite) for row in trace.sets)
             judged["retrieved"] = self._rows(trace.sets, trace.total) if there else ()
         for role, rows in judged.items():
             for row in rows:
@@ -97,13 +98,15 @@ class Condition:
             return float(count)
         return count / row.examples if row.examples else None
 
+    def _means(self, suite: str) -> bool:
+        asked = self.suite or ""
+        return suite == asked or (asked.endswith(EACH) and suite.startswith(asked.removesuffix(EACH)))
+
     def _rows(self, sets: Sequence[SetRow], total: SetRow) -> Sequence[SetRow]:
         if self.suite is None:
             return [total]
-        if self.suite == EACH:
-            return sets
-        rows = [row for row in sets if row.suite == self.suite]
-        if not rows:
+        rows = [row for row in sets if self._means(row.suite)]
+        if not rows and self.suite != EACH:
             raise self._no_suite([row.suite for row in sets])
         return rows
 

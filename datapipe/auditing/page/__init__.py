@@ -13,6 +13,7 @@ from datapipe.auditing.page import figures, lists, words
 from datapipe.auditing.page.safe import breaking, script_json, visible
 from datapipe.auditing.report import CLASSES, THRESHOLDS, WHAT, Report
 
+MANY = 40  # sets, beyond which those that say nothing are folded away
 LONGEST = 2000  # characters of a name, path or sentence outside of the lists
 
 
@@ -65,7 +66,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(figures=figures, words=words, CLASSES=CLASSES, WHAT=WHAT, THRESHOLDS=THRESHOLDS)
+    environment.globals.update(
+        figures=figures, words=words, CLASSES=CLASSES, WHAT=WHAT, THRESHOLDS=THRESHOLDS, MANY=MANY
+    )
     environment.filters.update(
         count=words.count,
         score=words.score,

@@ -85,6 +85,11 @@ def top_rate(rows: Iterable[SetRow]) -> float:
     return next((share for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if most <= share), 1.0)
 
 
+def told(rows: Iterable[SetRow]) -> list[SetRow]:
+    """Of many sets those of which there is something to tell: what flags, and what could not be looked for at all."""
+    return [row for row in rows if row.flagged or not row.tested]
+
+
 def classes(rows: Iterable[SetRow]) -> list[str]:
     """The classes that a table has a column for: the flagged ones that occur, and all others."""
     rows = tuple(rows)
