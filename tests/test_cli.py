@@ -2,12 +2,12 @@
 
 import errno
 import json
-import os
+import re
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import click
@@ -355,7 +355,7 @@ def test_progress_off_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
         progress("reading", 3, 1000)
         while said.count("\n") < 2:
             said += capsys.readouterr().err
-    assert said.startswith("reading: 3 of 1,000 (0 s)\nreading: 3 of 1,000 (0 s)\n")
+    assert re.match(r"(reading: 3 of 1,000 \(\d+ s\)\n){2}", said)
 
 
 @pytest.mark.parametrize(
@@ -380,32 +380,48 @@ def start(code: str) -> subprocess.Popen[str]:
 
 
 WAITING = """
-    import sys, time
+    import signal, sys, time
     import datapipe.build_manifest
     from datapipe import cli
     def wait(*_, **__):
         print("waiting", flush=True)
-        time.sleep(30)
+        time.sleep(240)
     datapipe.build_manifest.resolve = wait
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # these tests may be a shell's background job
     sys.argv = ["datapipe", "show"]
     cli.main()
 """
 
 
 BUSY = """
-    import sys, threading, time
+    import signal, sys, time
     import datapipe.build_manifest
     from datapipe import cli, units
     cli.GRACE = 1
     class Long:
         def run(self, store):
+            time.sleep(0.3)  # by then the main thread waits for this one
             print("waiting", flush=True)
-            time.sleep(30)
+            time.sleep(240)
             return []
     datapipe.build_manifest.resolve = lambda *_, **__: units.run(None, [Long()], 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # these tests may be a shell's background job
     sys.argv = ["datapipe", "show"]
     cli.main()
 """
+
+
+def test_a_command_that_is_stopped_says_its_own_words_however_it_ends():
+    own = BUSY.replace("lambda *_, **__: units", "lambda *_, **__: cli.when_stopped('stopped; so it goes on') or units")
+    with start(own) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.communicate(timeout=120)[1] == "stopped; so it goes on\n"
+        finally:
+            process.kill()
+        assert process.returncode == 143
 
 
 @pytest.mark.parametrize("script", [WAITING, BUSY], ids=["while it waits", "while a work unit takes long"])
@@ -416,7 +432,10 @@ def test_signals_end_a_command(script, number, status):
         assert process.stderr is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(number)
-        assert process.wait(10) == status
+        try:
+            assert process.wait(120) == status
+        finally:
+            process.kill()
         assert process.stderr.read() == "stopped; the same command goes on where this one was\n"
 
 
@@ -438,7 +457,7 @@ FAILED = """
 def test_an_error_is_the_status_whatever_a_library_does_at_the_end():
     """Threads of torch's gloo that had lost their peers aborted one rank in many while its interpreter ended."""
     with start(FAILED) as process:
-        assert process.communicate(timeout=30) == ("said before\n", "error: lost the others\n")
+        assert process.communicate(timeout=120) == ("said before\n", "error: lost the others\n")
         assert process.returncode == 8
 
 
@@ -462,17 +481,17 @@ def test_help_imports_nothing_heavy(args):
 
 
 def test_help_is_quick():
-    """0.2 s of CPU at most, best of three: a machine that does other work besides must not fail this."""
+    """At most three times the CPU of Python and click alone (it is 1.8; numpy would make it 4), best of three."""
 
-    def seconds() -> float:
-        before = os.times()
-        subprocess.run([sys.executable, "-m", "datapipe", "--help"], check=True, capture_output=True)
-        after = os.times()
-        return after.children_user + after.children_system - before.children_user - before.children_system
+    def seconds(*arguments: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    started = time.monotonic()
-    assert min(seconds() for _ in range(3)) < 0.2
-    assert time.monotonic() - started < 60
+    pairs = [(seconds("-c", "import click"), seconds("-m", "datapipe", "--help")) for _ in range(3)]
+    least, helped = map(min, zip(*pairs, strict=True))
+    assert helped < 3 * least
 
 
 LEAN = """

@@ -53,10 +53,10 @@ class Stopped(BaseException):
     def __init__(self, number: int):
         super().__init__(number)
         self.number = number
-        self.told = STOPPED
 
 
 STOPPED = "stopped; the same command goes on where this one was"
+_words = [STOPPED]  # of the command that runs
 _stopped: list[int] = []  # the signal that came
 _told: list[int] = []  # the one that stderr was told of
 GRACE = 5  # seconds to end in order: a work unit may take a minute, and who stops a job soon sends SIGKILL
@@ -75,10 +75,15 @@ def _stop(number: int, _: FrameType | None) -> None:
     raise Stopped(number)
 
 
+def when_stopped(words: str) -> None:
+    """What this command says where it is stopped, in place of STOPPED, whether it then ends in order or not."""
+    _words[:] = [words]
+
+
 def _give_up(_: int, __: FrameType | None) -> None:
     """A thread still runs.  No thread of ours waits here instead: a signal may come while one is being started."""
     if not _told:
-        os.write(2, f"{STOPPED}\n".encode())
+        os.write(2, f"{_words[0]}\n".encode())
     os._exit(128 + _stopped[0])
 
 
@@ -129,6 +134,7 @@ def main() -> NoReturn:
 
 def run(args: list[str]) -> int:
     """The exit status of a command line; what went wrong is said on stderr."""
+    when_stopped(STOPPED)
     try:
         with cli.make_context("datapipe", args) as ctx:
             cli.invoke(ctx)
@@ -143,15 +149,15 @@ def run(args: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort, Stopped) as stop:
-        return _say_stopped(stop.number, stop.told) if isinstance(stop, Stopped) else _say_stopped(signal.SIGINT)
+        return _say_stopped(stop.number if isinstance(stop, Stopped) else signal.SIGINT)
     except Exception as error:  # noqa: BLE001  the border of the program: every error becomes a status here
         return _say_stopped(_stopped[0]) if _stopped else _say(error)
     return 0
 
 
-def _say_stopped(number: int, told: str = STOPPED) -> int:
+def _say_stopped(number: int) -> int:
     _told.append(number)
-    click.echo(told, err=True)
+    click.echo(_words[0], err=True)
     return 128 + number
 
 

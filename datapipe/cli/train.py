@@ -105,14 +105,11 @@ def _manifest(what: str, settings: list[str], output: Path | None) -> Any:
 
 
 def _train(manifest: Any, flags: dict[str, Any]) -> None:
-    from datapipe.cli import Stopped
+    from datapipe.cli import when_stopped
     from datapipe.train.run import train as run
 
-    try:
-        report = run(manifest, resume=flags["resume"], progress=_progress())
-    except Stopped as stop:
-        stop.told = "stopped; --resume goes on from the newest checkpoint, if there is one"
-        raise
+    when_stopped("stopped; --resume goes on from the newest checkpoint, if there is one")
+    report = run(manifest, resume=flags["resume"], progress=_progress())
     if report.rank == 0:
         say(json.dumps(report.facts) if flags["as_json"] else report.text())
 
