@@ -343,10 +343,12 @@ def test_sigkill_at_every_point_of_a_save(tmp_path, monkeypatch, at):
     """The process itself ends, in the middle of a write, and no line of ours runs any more."""
     checkpoint.save(tmp_path, saved(1), 1)
     if (child := os.fork()) == 0:
-        place = Place(monkeypatch, at, half=True)
-        place.dies = True
-        checkpoint.save(tmp_path, saved(2), 1)
-        os._exit(0)
+        try:
+            place = Place(monkeypatch, at, half=True)
+            place.dies = True
+            checkpoint.save(tmp_path, saved(2), 1)
+        finally:
+            os._exit(0)  # whatever happens: no second pytest goes on from here
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,11 +99,12 @@ def test_stopped_says_how_to_go_on(builds, tmp_path):
     file = training.written(tmp_path / "f.yaml", builds, **keys)
     command = [sys.executable, "-m", "datapipe", "train", str(file)]
     with subprocess.Popen(command, env=training.environment(), stderr=subprocess.PIPE) as process:
-        until = time.monotonic() + 120
-        while not list((tmp_path / "stopped").glob("checkpoints/step-*")) and time.monotonic() < until:
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGTERM)
-        said = process.communicate(timeout=60)[1].decode()
+        try:
+            training.wait(lambda: any((tmp_path / "stopped").glob("checkpoints/step-*")))
+            os.kill(process.pid, signal.SIGTERM)
+            said = process.communicate(timeout=240)[1].decode()
+        finally:
+            process.kill()
     assert process.returncode == 128 + signal.SIGTERM
     assert said.splitlines()[-1] == "stopped; --resume goes on from the newest checkpoint, if there is one"
 

@@ -4,13 +4,12 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
+import golden
 import numpy as np
 import pytest
 import ranked
@@ -138,25 +137,42 @@ def test_ranks_of_the_command_line(tmp_path, builds, kind):
         assert len(saved.facts["random"]) == then
 
 
+HELD = """
+import os, pathlib, sys, time
+if rank := os.environ.get("RANK"):
+    import datapipe.cli.train
+
+    told = pathlib.Path(__file__).parent
+    (told / f"pid-{rank}").write_text(str(os.getpid()))
+
+    def hold(run):
+        if rank == "1" and run.done == 25:
+            (told / "held").touch()
+            time.sleep(600)
+
+    sys.modules["datapipe.cli.train"]._progress = lambda: hold
+"""
+
+
 def test_kill_9_of_a_rank(tmp_path, builds):
-    """The other one ends, too, and says why; then the run goes on, bit for bit."""
+    """The other one, which waits for it, ends, too, and says why; then the run goes on, bit for bit."""
     whole = started(tmp_path, builds, "--ranks", 2, steps=60, name="unhurt", checkpoint={"every": 10})
     assert whole.returncode == 0, whole.stderr
     file = training.written(
         tmp_path / "hurt.yaml", builds, **PACKED | {"steps": 60, "name": "hurt", "checkpoint": {"every": 10}}
     )
     command = [sys.executable, "-m", "datapipe", "train", str(file), "--ranks", "2"]
-    with subprocess.Popen(
-        command, env=training.environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    ) as process:
-        home = builds.parent / "runs/hurt/checkpoints"
-        until = time.monotonic() + 120
-        while not list(home.glob("step-*")) and time.monotonic() < until:
-            time.sleep(0.02)
-        children = f"/proc/{process.pid}/task/{process.pid}/children"
-        ranks = [int(pid) for pid in Path(children).read_text().split()]
-        os.kill(ranks[1], signal.SIGKILL)
-        said = process.communicate(timeout=60)[1].decode()
+    # held by Python's own hook, for a run of 60 steps may be over before anybody looks
+    (tmp_path / "sitecustomize.py").write_text(HELD)
+    environment = training.environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(golden.CHECKOUT)]))
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        try:
+            training.wait((tmp_path / "held").exists)
+            ranks = [int((tmp_path / f"pid-{rank}").read_text()) for rank in (0, 1)]
+            os.kill(ranks[1], signal.SIGKILL)
+            said = process.communicate(timeout=240)[1].decode()
+        finally:
+            process.terminate()  # which ends its ranks; nothing where it has ended
     assert process.returncode == 128 + signal.SIGKILL, said
     assert "rank 1 ended with status 137" in said
     assert "this is a bug" not in said
@@ -169,13 +185,10 @@ def test_kill_9_of_a_rank(tmp_path, builds):
 
 
 def test_torchrun(tmp_path, builds):
-    """The launcher of torch itself, on loopback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """The launcher of torch itself, on loopback; its store listens at a port that is its own from the start."""
     file = training.written(tmp_path / "torchrun.yaml", builds, **PACKED | {"name": "torchrun"})
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1",
-               f"--master-port={port}", "-m", "datapipe", "train", str(file), "--json"]  # fmt: skip
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
+               "--local-addr=127.0.0.1", "-m", "datapipe", "train", str(file), "--json"]  # fmt: skip
     done = subprocess.run(
         command,
         env=training.environment(GLOO_SOCKET_IFNAME="lo"),

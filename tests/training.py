@@ -5,6 +5,8 @@ import os
 import random
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,14 @@ def datapipe(*arguments: object, **more: str) -> subprocess.CompletedProcess[str
     """The command line in a process of its own."""
     command = [sys.executable, "-m", "datapipe", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment(**more), timeout=300)
+
+
+def wait(true: Callable[[], object], seconds: float = 240) -> None:
+    """Until it is so; AssertionError where it does not become so on a machine however busy."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def ends(run: Path) -> tuple[dict[str, torch.Tensor], list[tuple]]:
