@@ -149,10 +149,12 @@ def test_over_a_pickle_and_a_fork(build):
         out, into = multiprocessing.Pipe(duplex=False)
         child = os.fork()
         if not child:
-            into.send(data.train.read(np.arange(200, 210)).input_ids.tolist())
-            os._exit(0)
+            try:
+                into.send(data.train.read(np.arange(200, 210)).input_ids.tolist())
+            finally:
+                os._exit(0)  # whatever happens: no second pytest goes on from here
         try:
-            assert out.poll(20)
+            assert out.poll(120)
             assert out.recv() == [row["input_ids"] for row in expected[200:210]]
         finally:
             os.kill(child, signal.SIGKILL)  # one that waits for the lock would stay
@@ -457,12 +459,13 @@ def test_urls_that_cannot_be_opened(tmp_path):
 FETCH = """
 import sys, numpy
 from datapipe.feed import places
-piece = places.PIECE = 1024
+places.PIECE = 1024
+most = int(sys.argv[3])
 slow = places.Remote._pieces
 def pieces(self, file):
     import time
-    for piece in slow(self, file):
-        time.sleep(0.002)
+    for at, piece in enumerate(slow(self, file), 1):
+        time.sleep(0.002 if at < most else 600)
         print("piece", flush=True)
         yield piece
 places.Remote._pieces = pieces
@@ -472,8 +475,9 @@ with dataset.open(sys.argv[1], cache=sys.argv[2]) as data:
 """
 
 
-def fetch(url: str, cache: Path) -> subprocess.Popen:
-    command = [sys.executable, "-c", FETCH, url, str(cache)]
+def fetch(url: str, cache: Path, most: int = 1_000_000) -> subprocess.Popen:
+    """A process that fetches all shards, and of each at most so many pieces: then it waits."""
+    command = [sys.executable, "-c", FETCH, url, str(cache), str(most)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -481,7 +485,7 @@ def test_two_processes_fetch_at_once(served, tmp_path):
     url, build = served
     total = sum(sum(row["input_ids"]) for row in raw(build))
     running = [fetch(url, tmp_path) for _ in range(2)]
-    printed = [process.communicate(timeout=60) for process in running]
+    printed = [process.communicate(timeout=240) for process in running]
     assert [out.split("\n")[-2] for out, _ in printed] == [str(total)] * 2, printed
     size = sum((build / f"train/shard-0000{n}.parquet").stat().st_size for n in range(3))
     assert sum(out.count("piece") for out, _ in printed) <= size // 1024 + 3, "each shard came once"
@@ -491,12 +495,11 @@ def test_two_processes_fetch_at_once(served, tmp_path):
 def test_killed_while_it_fetches(served, tmp_path):
     """T9: what is left is not taken for a shard, and stops nobody."""
     url, build = served
-    process = fetch(url, tmp_path)
+    process = fetch(url, tmp_path, most=5)
     assert process.stdout is not None
-    for _ in range(4):
-        process.stdout.readline()
+    assert [process.stdout.readline() for _ in range(4)] == ["piece\n"] * 4
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert list(tmp_path.glob(".*.part"))
     with dataset.open(url, cache=tmp_path) as data:
         same(data.train.read(np.arange(ROWS)), raw(build))

@@ -229,8 +229,10 @@ def test_nothing_is_read_ahead_of_an_error():
     split = Damaged(400)
     loop = iter(Loader(split, global_batch_rows=4, prefetch=9))
     assert [next(loop).step for _ in range(2)] == [(0, 0), (0, 1)]
-    for _ in range(100):
+    until = time.monotonic() + 120
+    while not split.failed and time.monotonic() < until:
         time.sleep(0.002)
+    time.sleep(0.2)  # in which a thread that went on would have read again
     assert split.failed == 1
     with pytest.raises(OSError, match="damaged"):
         next(loop)
@@ -391,13 +393,13 @@ def test_a_fork_while_another_thread_names_documents(tmp_path):
 
         def slow(group):
             going.set()
-            go.wait(20)
+            go.wait(240)  # longer than the child is waited for
             return read(group)
 
         split._fates._read = slow
         thread = threading.Thread(target=split.doc_ids, args=(np.arange(5),))
         thread.start()
-        going.wait(20)
+        assert going.wait(120)
         split._fates._read = read
         context = multiprocessing.get_context("fork")
         queue = context.Queue()
@@ -406,7 +408,7 @@ def test_a_fork_while_another_thread_names_documents(tmp_path):
             warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: that is the point
             child.start()
         try:
-            assert queue.get(timeout=20) == expected
+            assert queue.get(timeout=120) == expected
         finally:
             child.kill()
             child.join()
@@ -433,7 +435,7 @@ def test_an_iteration_does_not_go_on_in_a_fork():
         warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     try:
-        assert "does not go on in a forked process" in queue.get(timeout=20)
+        assert "does not go on in a forked process" in queue.get(timeout=120)
         assert next(loop).step == (0, 1)
     finally:
         child.kill()

@@ -129,7 +129,7 @@ def test_two_threads_that_commit_the_same_unit_agree(store):
     barrier = threading.Barrier(2)
 
     def work(folder: Path) -> dict:
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=120)
         (folder / "a.txt").write_text("same")
         return {}
 
