@@ -16,6 +16,7 @@ import ranked
 import torch
 import training
 
+from datapipe.errors import MachineError
 from datapipe.train import checkpoint, parallel
 from datapipe.train.run import train
 
@@ -211,6 +212,19 @@ def test_what_ranks_cannot_share(tmp_path, builds, settings, words, status):
     done = training.datapipe("train", training.written(tmp_path / "x.yaml", builds, *settings, **PACKED), "--ranks", 2)
     assert done.returncode == status
     assert done.stderr.count(words) == 1, done.stderr
+
+
+def test_another_rank_is_gone_before_this_one_has_joined(monkeypatch):
+    """Its own error is to be told, and this one's, which is none of ours, only says what it lost (a race in life)."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise RuntimeError("Gloo connectFullMesh failed with [pair.cc:553] Connection closed by peer\nmore")
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", closed)
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", parallel.STORE: "store"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(MachineError, match=r"rank 0 of 2 lost the others: .* closed by peer; what they say"):
+        parallel.start("ddp")
 
 
 def test_an_environment_that_makes_no_sense(monkeypatch):

@@ -66,7 +66,10 @@ class Group(Parallel):
     def __init__(self) -> None:
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         method = f"file://{os.environ[STORE]}" if STORE in os.environ else "env://"
-        dist.init_process_group("gloo", method, timeout=PATIENCE, rank=self.rank, world_size=self.world)
+        try:
+            dist.init_process_group("gloo", method, timeout=PATIENCE, rank=self.rank, world_size=self.world)
+        except RuntimeError as error:  # also where another one had joined, failed and gone before this one was through
+            raise _lost(self, error) from None
 
     def sum(self, values: Sequence[float]) -> list[float]:
         summed = torch.tensor(values, dtype=torch.float64)
@@ -147,12 +150,16 @@ def together(group: Parallel) -> Generator[None]:
     except RuntimeError as error:
         if group.world == 1 or "gloo" not in str(error):
             raise
-        raise MachineError(
-            f"rank {group.rank} of {group.world} lost the others: {str(error).splitlines()[0]}; what they say comes "
-            "first, then go on with --resume"
-        ) from None
+        raise _lost(group, error) from None
     finally:
         group.close()
+
+
+def _lost(group: Parallel, error: RuntimeError) -> MachineError:
+    return MachineError(
+        f"rank {group.rank} of {group.world} lost the others: {str(error).splitlines()[0]}; what they say comes "
+        "first, then go on with --resume"
+    )
 
 
 # --- states ----------------------------------------------------------------------------------------------------
