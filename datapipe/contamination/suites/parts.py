@@ -29,9 +29,8 @@ from datapipe.read.fields import Bad, as_text
 
 LONG = 150  # bytes of an answer, 25 words of English or 50 characters of Chinese; a longer one is a solution
 USERS, ASSISTANTS = ("user", "human", "prompter", "question"), ("assistant", "gpt", "model", "chatgpt", "bot", "answer")
-CALCULATED = re.compile(
-    r"<<[^<>\n]*=[-+\d.,%$ ]*>>"
-)  # GSM8K's marks for a calculator, 9 * 2 = $<<9*2=18>>18: many copies have none
+# GSM8K's marks for a calculator, 9 * 2 = $<<9*2=18>>18: many copies have none
+CALCULATED = re.compile(r"<<[^<>\n]*=[-+\d.,%$ ]*>>")
 FINAL = "####"  # stands before the answer of GSM8K and those that follow it
 NO_TEXT, NO_PROMPT, NO_WORDS = "no text in any part", "no prompt, nothing but an answer", "no words in any part"
 
