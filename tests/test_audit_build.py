@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from asked import run
 from tokenizers import Tokenizer
 
-from datapipe import api, cli, tokens
+from datapipe import api, tokens
 from datapipe.auditing import packing
 from datapipe.auditing.report import Evidence, Flagged, Report, Role, from_json
 from datapipe.books import Books
@@ -108,12 +109,6 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def here(folder, monkeypatch) -> None:
     monkeypatch.chdir(folder)
-
-
-def run(capsys, *args: str) -> tuple[int, str, str]:
-    status = cli.run(["audit", *args])
-    said = capsys.readouterr()
-    return status, said.out, said.err
 
 
 def audited(capsys, *args: str) -> Report:

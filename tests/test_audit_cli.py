@@ -4,20 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from asked import ANSWER, CLEAN, QUESTION, run, write
 
-from datapipe import cli
 from datapipe.cli import audited
-
-QUESTION = (
-    "Which of the seven lanterns on the quay of Marrowby did old Perrin light before the tide came in that night?"
-)
-ANSWER = "He lit the third lantern, for its glass was green and his daughter could see it from the ferry at dusk."
-CLEAN = " ".join(f"w{word}" for word in range(60))
-
-
-def write(path: Path, *records: object) -> Path:
-    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records), "utf-8")
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +18,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     write(tmp_path / "cut.jsonl", {"text": CLEAN}, '{"text": "cut')
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     return tmp_path
-
-
-def run(capsys, *args: str) -> tuple[int, str, str]:
-    status = cli.run(["audit", *args])
-    said = capsys.readouterr()
-    return status, said.out, said.err
 
 
 STATUS = {

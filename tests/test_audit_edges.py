@@ -9,26 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from asked import ANSWER, CLEAN, QUESTION, run, write
 
 from datapipe import cli
 from datapipe.auditing import keeping, trace
 from datapipe.contamination import suites
 from datapipe.errors import MachineError
 
-QUESTION = (
-    "Which of the seven lanterns on the quay of Marrowby did old Perrin light before the tide came in that night?"
-)
-ANSWER = "He lit the third lantern, for its glass was green and his daughter could see it from the ferry at dusk."
-CLEAN = " ".join(f"w{word}" for word in range(60))
 EXAMPLE = {"id": "q", "question": QUESTION, "answer": ANSWER}
 LEAK = {"id": "page", "text": f"{CLEAN} {QUESTION} {ANSWER}"}
-
-
-def write(path: str, *records: object) -> Path:
-    made = Path(path)
-    made.parent.mkdir(parents=True, exist_ok=True)
-    made.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records), "utf-8")
-    return made
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +29,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     write("raw/a/x.jsonl", {"text": CLEAN}, LEAK)
     write("raw/b/x.jsonl", {"text": f"{CLEAN} more"})
     return tmp_path
-
-
-def run(capsys, *args: str) -> tuple[int, str, str]:
-    status = cli.run(["audit", *args])
-    said = capsys.readouterr()
-    assert "Traceback" not in said.err
-    return status, said.out, said.err
 
 
 def report(capsys, *args: str) -> tuple[int, dict]:

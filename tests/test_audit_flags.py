@@ -1,28 +1,16 @@
 """`datapipe audit` on files: what each flag does to what the report says."""
 
-import json
 import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import worked
+from asked import ANSWER, QUESTION, run, write
 
-from datapipe import cli
 from datapipe.auditing.policy import MEASURES
 from datapipe.auditing.report import Flagged, Report, Role, from_json
 from datapipe.contamination.profiles import PROFILES
-
-QUESTION = (
-    "Which of the seven lanterns on the quay of Marrowby did old Perrin light before the tide came in that night?"
-)
-ANSWER = "He lit the third lantern, for its glass was green and his daughter could see it from the ferry at dusk."
-
-
-def write(path: Path, *rows: dict) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return str(path)
 
 
 def units(seed: str, many: int) -> str:
@@ -36,12 +24,6 @@ def folder(tmp_path, monkeypatch) -> Path:
           {"id": "r", "question": units("other", 20)})  # fmt: skip
     write(tmp_path / "clean.jsonl", {"text": units("clean", 60)})
     return tmp_path
-
-
-def run(capsys, *args: str) -> tuple[int, str, str]:
-    status = cli.run(["audit", *args])
-    said = capsys.readouterr()
-    return status, said.out, said.err
 
 
 def report(capsys, *args: str, status: int = 0) -> Report:
@@ -116,7 +98,7 @@ def scored(folder) -> list[str]:
     train = write(folder / "train.jsonl", *({"text": f"{units('z', 9)} {own}"} for own in prompts[:dirty]))
     good = {*range(dirty_right), *range(dirty, dirty + right - dirty_right)}
     write(folder / "scores.jsonl", *({"id": f"e{at}", "acc": int(at in good)} for at in range(of)))
-    return ["--eval", evals, "--train", train]
+    return ["--eval", str(evals), "--train", str(train)]
 
 
 def test_worked_example_20_scores(capsys, scored):

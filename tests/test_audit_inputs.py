@@ -12,18 +12,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from asked import CLEAN, run
 from reading import load
 
-from datapipe import cli
 from datapipe.cli.text import safe
 from datapipe.read import opening, plan
 
-QUESTION = (
-    "Which of the seven lanterns on the quay of Marrowby did old Perrin light before the tide came in that night?"
-)
-ANSWER = "He lit the third lantern, for its glass was green and his daughter could see it from the ferry at dusk."
 ZH = "某商店购进一批苹果共一千二百公斤，第一天卖出三分之一，第二天卖出余下的一半，请问还剩下多少公斤苹果没有卖出？"
-CLEAN = " ".join(f"w{word}" for word in range(60))
 LEAK = {"id": "page", "text": f"{CLEAN} {ZH}"}
 ROWS = (LEAK, {"text": CLEAN})  # the question is written as \uXXXX, which no text holds
 
@@ -55,13 +50,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     put("clean.jsonl", lines({"text": CLEAN}))
     put("leak.jsonl", lines(*ROWS))
     return tmp_path
-
-
-def run(capsys, *args: str) -> tuple[int, str, str]:
-    status = cli.run(["audit", *args])
-    said = capsys.readouterr()
-    assert "Traceback" not in said.err
-    return status, said.out, said.err
 
 
 def report(capsys, *train: str) -> tuple[int, dict]:

@@ -1,6 +1,5 @@
 """Worked examples that are about the whole path, by `datapipe audit` itself; the number stands first in each id."""
 
-import json
 from pathlib import Path
 
 import naive
@@ -8,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import worked
+from asked import write
 
 from datapipe import cli
 from datapipe.auditing.report import Report, from_json
@@ -23,10 +23,6 @@ def units(seed: str, many: int, first: int = 0) -> str:
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def write(name: str, *rows: dict) -> None:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
 def audited(capsys, *more: str) -> Report:
