@@ -14,7 +14,7 @@ import synthetic
 from ruamel.yaml import YAML
 
 from datapipe import tables
-from datapipe.build_manifest import digests, fail, find, load, resolve, store
+from datapipe.build_manifest import consumers, digests, fail, find, load, resolve, store
 from datapipe.build_manifest.sweep import sweep
 from datapipe.errors import DataError, DatapipeError, DriftError, IntegrityError, MachineError, ManifestError
 from datapipe.keyed import canonical
@@ -245,6 +245,18 @@ def test_unknown_builds(builds, ref, message):
         return
     with pytest.raises(ManifestError, match=message):
         resolve(ref, output)
+
+
+@pytest.mark.parametrize("later", ["a", "b"])
+def test_of_what_began_in_one_second_the_newest_was_written_last(tmp_path, later):
+    """Whatever its name is: of builds, and of the records of who used one."""
+    made = {name: synthetic.build(tmp_path, name, started="2026-01-01T00:00:00+00:00").path for name in "ab"}
+    for name, path in made.items():
+        record = consumers.write(made["a"], "audit", name, {"started": "2026-01-01T00:00:00+00:00"})
+        for file in (path / "manifest.json", record):
+            os.utime(file, ns=(5, 5 + (name == later)))
+    assert resolve(None, tmp_path) == made[later]
+    assert consumers.read(made["a"], "audit")[0]["digest"] == later
 
 
 def test_no_build_at_all(tmp_path):

@@ -49,12 +49,13 @@ def put(target: Path, data: bytes) -> Path:
 
 def read(build: Path, kind: str) -> list[dict[str, Any]]:
     """The records of a kind about that version, newest first; what is not JSON is no record."""
-    found: list[dict[str, Any]] = []
-    for one in sorted((build.resolve().parent / FOLDER).glob(f"{kind}-*.json")):
+    found: list[tuple[str, int, dict[str, Any]]] = []
+    for one in (build.resolve().parent / FOLDER).glob(f"{kind}-*.json"):
         try:
-            entry = json.loads(one.read_bytes())
+            entry: Any = json.loads(one.read_bytes())
         except ValueError:
             continue
         if isinstance(entry, dict) and entry.get("version") == build.resolve().name:  # pyright: ignore[reportUnknownMemberType]
-            found.append(entry)  # pyright: ignore[reportUnknownArgumentType]
-    return sorted(found, key=lambda entry: str(entry.get("started")), reverse=True)
+            # a second may see several begin
+            found.append((str(entry.get("started")), one.stat().st_mtime_ns, entry))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return [entry for *_, entry in sorted(found, key=lambda one: one[:2], reverse=True)]

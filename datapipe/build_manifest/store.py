@@ -179,12 +179,13 @@ def _known(output: Path) -> str:
 
 
 def _newest(output: Path) -> Path:
-    started: list[tuple[str, str, Path]] = []
+    started: list[tuple[str, int, Path]] = []
     for home in output.glob("[!.]*"):
         for version in versions(home):
             run = _read(version.path / MANIFEST).get("run")
             when = run.get("started") if isinstance(run, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-            started.append((str(when), str(version.path), version.path))  # pyright: ignore[reportUnknownArgumentType]
+            written = (version.path / MANIFEST).stat().st_mtime_ns  # a second may see several begin
+            started.append((str(when), written, version.path))  # pyright: ignore[reportUnknownArgumentType]
     if not started:
         raise ManifestError(f"no build under {output}/: {_known(output)}")
     return max(started)[2]
