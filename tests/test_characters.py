@@ -37,6 +37,7 @@ CASES: list[tuple[str, Mapping[str, float | None]]] = [
     ("n\u0303 ", {"letter_ratio": 0.5, "unit_char_ratio": 1.0, "alnum_ratio": 1 / 3, "mean_unit_length": 2.0}),
     ("co\xadop", {"unit_char_ratio": 0.8, "mean_unit_length": 4.0}),  # what folds to nothing is in no unit
     ("我们 ok", {"mean_unit_length": 4 / 3, "unit_char_ratio": 1.0}),
+    ("a≠≸", {"unit_char_ratio": 1 / 3}),  # signs that decompose into a sign and a mark, and compose to themselves
     ("(a) [b]!", {"unit_char_ratio": 2 / 7, "punctuation_ratio": 5 / 7}),
     ("a.... b...... c…", {"ellipsis_unit_ratio": 4 / 3}),  # four dots are one, six are two
     ("...", {"ellipsis_unit_ratio": None, "hash_unit_ratio": None}),  # no units
@@ -110,6 +111,11 @@ PIECES = [*"a1.#\n\r\t <=>…中のé가½ﷺ㈱\u0338\xad\x85\ufffd😀", "..."
 @given(st.lists(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5))).map("".join)))
 def test_anything(values: list[str]) -> None:
     assert_equal_to_twin(values)
+
+
+def test_what_folds_to_several_things() -> None:
+    """Whether a code point is in a unit is decided by its folding, not by its decomposition."""
+    assert_equal_to_twin([chr(cp) for cp in range(0x30000) if unicodedata.decomposition(chr(cp))])
 
 
 @pytest.mark.parametrize("character", ["a", "é", "中", "😀", ".", "\n", "#", "\x01", "…"])

@@ -119,11 +119,11 @@ def test_100_is_50_and_kill_9_and_50(builds):
 
 
 def test_twice_stopped_is_once_trained(builds):
-    whole = train(training.manifest(builds, **PACKED, name="whole"))
-    killed(builds, 7, **PACKED, name="part")
+    whole = train(training.manifest(builds, **PACKED, name="straight"))
+    killed(builds, 7, **PACKED, name="twice")
     with pytest.raises(Killed):
-        train(training.manifest(builds, **PACKED, name="part"), resume=True, progress=_end_at(17))
-    part = resumed(builds, **PACKED, name="part")
+        train(training.manifest(builds, **PACKED, name="twice"), resume=True, progress=_end_at(17))
+    part = resumed(builds, **PACKED, name="twice")
     assert training.same(training.ends(part)[0], training.ends(whole.folder)[0])
     assert training.ends(part)[1] == training.ends(whole.folder)[1]
 

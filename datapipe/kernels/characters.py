@@ -97,6 +97,9 @@ def count(text, offsets, page, entry, pool, ascii_adds, adds, out):
                         units += 1
                         within = ONE
                     elif kind == MAPPED:
+                        first = pool[np.uint32(word & np.uint32(0xFFFF))]
+                        if np.int64(first >> np.uint32(KIND) & np.uint32(7)) == OPEN:  # = and U+0338 are one sign again
+                            sums -= one << np.uint64(8 * IN_UNITS)
                         for i in range(word >> np.uint32(SIZE) & np.uint32(31)):
                             item = pool[np.uint32(word & np.uint32(0xFFFF)) + np.uint32(i)]
                             kind = np.int64(item >> np.uint32(KIND) & np.uint32(7))

@@ -106,7 +106,7 @@ def _flags(cp: int) -> int:
     settled = unicodedata.combining(c) == 0 and cp not in _movable()
     letter, white = unicodedata.category(c)[0] == "L", cp in _white
     unassigned = unicodedata.category(c) == "Cn"
-    latin = letter and (unicodedata.name(c, "").startswith(("LATIN ", "FULLWIDTH LATIN ")) or c in "ªº")
+    latin = letter and ("LATIN" in unicodedata.name(c, "").split() or c in "ªº")
     return (
         letter << table.LETTER | white << table.WHITE | (not settled) << table.LOOSE | unassigned << table.UNKNOWN
         | (cp in _punctuation) << table.PUNCTUATION | (cp in _terminal) << table.TERMINAL

@@ -14,7 +14,7 @@ from datapipe import text
 from datapipe.signals import c4, characters, code, lines, repetition, words
 from datapipe.signals.measured import Measured
 
-VERSION = 2
+VERSION = 3
 BATCH = 1 << 20  # bytes of text that are measured together: they stay in the cache from the first signal to the last
 
 Signal = Callable[[pa.Array | Measured], pa.Array]
