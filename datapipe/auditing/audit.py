@@ -42,6 +42,7 @@ from datapipe.contamination import classes, common, profiles, scan
 from datapipe.contamination.common import Common
 from datapipe.contamination.index import LONGEST, N_UNSPACED, Index, N
 from datapipe.contamination.intervals import live_units
+from datapipe.contamination.model import CHOICES
 from datapipe.contamination.scan import Found
 from datapipe.errors import ManifestError
 from datapipe.kernels import unicode
@@ -368,7 +369,7 @@ def _blind(eval_: Eval, scope: Sequence[Scope], untested: int, control: Controls
     yield f"Copies of fewer than {eval_.index.n} units in a row, unless they are edits of an example or all of it."
     yield ENCODED
     yield MARKS
-    if "choices" in eval_.suites.parts["kind"].to_pylist():
+    if CHOICES in eval_.suites.parts["kind"].unique().to_pylist():
         yield LETTERS
     if low:
         forms = ", ".join(f"{form} ({each.share:.0%} found)" for form, each in low.items() if each.share is not None)

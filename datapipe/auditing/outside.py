@@ -22,17 +22,15 @@ from datapipe import text
 from datapipe.auditing import receipt, report
 from datapipe.auditing.report import Receipt, Role, ScopeFile, SourceScope
 from datapipe.auditing.training import Batch, Books, Document, First, Seen, failures
-from datapipe.auditing.unread import unread
+from datapipe.auditing.unread import records, unread
 from datapipe.errors import DataError, MachineError, ManifestError, PolicyError
 from datapipe.keyed import doc_id, text_id
 from datapipe.manifest import Manifest
 from datapipe.read import Input, Piece, Plan, Planned, plan_each, rows_of
-from datapipe.read.fields import EMPTY_TEXT, MEND, MISSING_TEXT, QUARANTINED, Bad, Rows
+from datapipe.read.fields import EMPTY_TEXT, MEND, MISSING_TEXT, QUARANTINED, Rows
 from datapipe.read.files import look
-from datapipe.read.jsonl import BLANKS, parse
-from datapipe.read.streams import Damage, Expanded, Place, blocks
+from datapipe.read.streams import Damage
 
-EXPANDED = 1 << 60  # bytes of a file that is read again: the first time it was within the limit
 NAMED = "name the right one by --text-field"
 NUMBERED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?$")
 
@@ -284,17 +282,9 @@ def _bare(why: str, path: str) -> str:
 
 def _first_fields(inputs: Sequence[Input]) -> list[str]:
     """The fields of the first record that can be read, those of objects in it too."""
-    for one in inputs:
-        for block in blocks(iter(Expanded(one.path, one.codec, EXPANDED)), Place(0, 1)):
-            for line in block.data.split(b"\n"):
-                try:
-                    found = parse(line.strip(BLANKS))
-                except Bad:
-                    continue
-                if isinstance(found, dict):
-                    inner = {name: value for name, value in found.items() if isinstance(value, dict)}
-                    return [*found, *(f"{name}.{key}" for name, value in inner.items() for key in value)]
-    return []
+    found = next((record for one in inputs for record in records(one)), {})
+    inner = {name: value for name, value in found.items() if isinstance(value, dict)}
+    return [*found, *(f"{name}.{key}" for name, value in inner.items() for key in value)]
 
 
 def label(relative: str) -> str:

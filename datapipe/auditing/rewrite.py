@@ -8,7 +8,6 @@ import bz2
 import csv
 import gzip
 import lzma
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from datapipe.auditing.outside import EXPANDED
 from datapipe.errors import DriftError
 from datapipe.read import Input
-from datapipe.read.csv import LONGEST, Lines
+from datapipe.read.csv import Lines, is_tabs, reader
 from datapipe.read.jsonl import BOM
-from datapipe.read.streams import SUFFIXES, Block, Expanded, Place, blocks
+from datapipe.read.streams import NO_LIMIT, Block, Expanded, Place, blocks
 
 VERSIONS = ("1.0", "2.4", "2.6")  # of Parquet that can be written
 CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}  # as they are read -> as they are asked for
@@ -72,8 +70,8 @@ def _file(one: Input, lines: set[int], target: Path) -> str:
     if one.format == "parquet":
         _parquet(one.path, lines, target)
         return "written"
-    found = blocks(iter(Expanded(one.path, one.codec, EXPANDED)), Place(0, 1))
-    kept = _csv(found, lines, _tabs(one.relative)) if one.format == "csv" else _jsonl(found, lines)
+    found = blocks(iter(Expanded(one.path, one.codec, NO_LIMIT)), Place(0, 1))
+    kept = _csv(found, lines, is_tabs(one.relative)) if one.format == "csv" else _jsonl(found, lines)
     with ExitStack() as stack:
         file = _compressed(stack.enter_context(open(target, "wb")), one.codec, stack)
         for data in kept:
@@ -111,12 +109,11 @@ def _csv(found: Iterator[Block], lines: set[int], tabs: bool) -> Iterator[bytes]
         yield from found
 
     physical = Lines(every())
-    csv.field_size_limit(LONGEST)
-    reader = csv.reader(physical, delimiter="\t" if tabs else ",", strict=True)
+    records = reader(physical, tabs)
     line, header = 1, True
     while True:
         try:
-            cells = next(reader, None)
+            cells = next(records, None)
         except csv.Error:
             cells = []
         record = physical.take()
@@ -125,11 +122,6 @@ def _csv(found: Iterator[Block], lines: set[int], tabs: bool) -> Iterator[bytes]
         if header or line not in lines:
             yield record
         line, header = line + record.count(b"\n"), False
-
-
-def _tabs(relative: str) -> bool:
-    stem, suffix = os.path.splitext(relative.lower())
-    return (stem if suffix in SUFFIXES else relative.lower()).endswith(".tsv")
 
 
 def _parquet(path: Path, lines: set[int], target: Path) -> None:

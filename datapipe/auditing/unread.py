@@ -7,7 +7,6 @@ one, an answer in the other is not there: a reader of the report must be told.
 
 import contextlib
 import csv
-import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,15 +15,16 @@ import pyarrow.parquet as pq
 
 from datapipe.errors import DataError, MachineError, PolicyError
 from datapipe.read import Input
+from datapipe.read.csv import header, is_tabs, reader
 from datapipe.read.fields import Bad
 from datapipe.read.jsonl import BLANKS, BOM, parse
-from datapipe.read.streams import Damage, Expanded, Place, blocks
+from datapipe.read.streams import NO_LIMIT, Damage, Expanded, Place, blocks
 
 RECORDS = 20  # of a file, from its beginning
 FILES = 20  # one of each source
 DEEP = 4  # names of a path
 WORDS, CHARACTERS = 12, 18  # of a value that is text: words, or characters of a script without blanks
-EXPANDED = 1 << 60  # bytes: the files have been read once, within the limit
+PIECE = 1 << 16  # bytes of lines looked at together
 
 
 def unread(inputs: Iterable[Input], text: Sequence[str]) -> str | None:
@@ -45,22 +45,24 @@ def _beginning(one: Input) -> list[dict]:
     """The first records; what cannot be read is a failure of the file, and told as such."""
     found: list[dict] = []
     with contextlib.suppress(Damage, DataError, PolicyError, MachineError, OSError, pa.ArrowException, csv.Error):
-        found.extend(itertools.islice(_records(one), RECORDS))
+        found.extend(itertools.islice(records(one), RECORDS))
     return found
 
 
-def _records(one: Input) -> Iterator[dict]:
+def records(one: Input) -> Iterator[dict]:
+    """The records of a file that can be read as such; a text has none."""
     if one.format == "parquet":
         with pq.ParquetFile(one.path) as file:
-            yield from next(file.iter_batches(RECORDS)).to_pylist() if file.metadata.num_rows else ()
+            for batch in file.iter_batches(RECORDS):
+                yield from batch.to_pylist()
     elif one.format != "text":
-        first = next(blocks(iter(Expanded(one.path, one.codec, EXPANDED)), Place(0, 1)), None)
-        data = first.data.removeprefix(BOM) if first else b""
+        lines = blocks(iter(Expanded(one.path, one.codec, NO_LIMIT)), Place(0, 1), size=PIECE)
         if one.format == "csv":
-            tabs = ".tsv" in one.relative.lower()
-            yield from csv.DictReader(io.StringIO(data.decode(errors="replace")), delimiter="\t" if tabs else ",")
+            tabs = is_tabs(one.relative)
+            columns, behind, _ = header(lines, tabs, one.relative)
+            yield from (dict(zip(columns, cells, strict=False)) for cells in reader(behind, tabs))
             return
-        for line in data.split(b"\n"):
+        for line in (line for block in lines for line in block.data.removeprefix(BOM).split(b"\n")):
             try:
                 found = parse(line.strip(BLANKS))
             except Bad:

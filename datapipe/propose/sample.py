@@ -20,7 +20,7 @@ from datapipe.errors import DataError, MachineError
 from datapipe.propose.values import Record, flat
 from datapipe.read import csv, files, jsonl, texts
 from datapipe.read.fields import Bad, Repeated, clean, mapping
-from datapipe.read.streams import Block, Damage, Expanded, Place, blocks, utf_other
+from datapipe.read.streams import NO_LIMIT, Block, Damage, Expanded, Place, blocks, utf_other
 
 T = TypeVar("T")
 
@@ -36,7 +36,6 @@ GROUPS = 4  # row groups of a Parquet file
 RUN = 10  # records that follow each other in a sample
 ROWS = 250  # of each
 PAGE = 200_000  # bytes of a text file
-NO_LIMIT = 2**62
 NOT_AN_OBJECT = "not an object"
 
 

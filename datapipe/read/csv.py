@@ -13,7 +13,7 @@ from datapipe.errors import DataError
 from datapipe.read.fields import NOT_UTF8, QUARANTINED, SURROGATE, Collector, Mapping, Path, Rows, no_text, refuse
 from datapipe.read.jsonl import BLANKS, BOM, check_encoding
 from datapipe.read.spec import spelled
-from datapipe.read.streams import Block, Damage, Place
+from datapipe.read.streams import Block, Damage, Place, bare
 
 ROWS = 8_000_000  # bytes of records that are worked on together
 LONGEST = 2**31 - 1  # bytes of a cell; csv's own limit is 128 kB
@@ -60,7 +60,7 @@ def header(blocks: Iterator[Block], tabs: bool, name: str) -> tuple[list[str], L
     """(column names, the lines behind them, where these begin) of a file; no names where it is empty."""
     lines = Lines(_without_mark(blocks, name))
     try:
-        columns = next(_reader(lines, tabs), [])
+        columns = next(reader(lines, tabs), [])
     except csv.Error as error:
         raise DataError(f"{name}:1: the header is not CSV: {error}") from None
     record = lines.take()
@@ -76,7 +76,13 @@ def _without_mark(blocks: Iterator[Block], name: str) -> Iterator[Block]:
             yield block
 
 
-def _reader(lines: Lines, tabs: bool) -> Iterator[list[str]]:
+def is_tabs(name: str) -> bool:
+    """Whether cells are separated by tabs in a file of that name, compressed or not."""
+    return bare(name).lower().endswith(".tsv")
+
+
+def reader(lines: Lines, tabs: bool) -> Iterator[list[str]]:
+    """The cells of each record; csv.Error where it is none."""
     csv.field_size_limit(LONGEST)
     return csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
 
@@ -88,12 +94,12 @@ def rows(columns: list[str], lines: Lines, at: Place, names: Mapping, tabs: bool
     A record of another number of cells, or one that csv cannot read, is quarantined.
     """
     text, others = _places(columns, names, name)
-    reader = _reader(lines, tabs)
+    records = reader(lines, tabs)
     offset, line = at
     out, begun = Collector(names), offset
     while True:
         try:
-            cells, reason = next(reader, None), None
+            cells, reason = next(records, None), None
         except csv.Error as error:
             cells, reason = [], f"not CSV: {_short(str(error))}"
         except Damage:

@@ -14,11 +14,10 @@ from datapipe.errors import DataError
 from datapipe.read.fields import Bad
 from datapipe.read.fields import Path as Field
 from datapipe.read.jsonl import BLANKS, BOM, parse
-from datapipe.read.streams import Damage, Expanded, bare
+from datapipe.read.streams import NO_LIMIT, Damage, Expanded, bare
 
 LOOK = 1 << 20  # bytes that are looked at: no longer line is ever parsed
 LINES = 100  # of them
-NO_LIMIT = 1 << 60  # bytes: the beginning is read, not the file
 TAR, TAR_SHORT = ".tar", {".tgz": "gzip", ".tbz2": "bz2", ".txz": "xz", ".tzst": "zstd"}
 USTAR = slice(257, 262)  # where a tar archive says that it is one
 SEPARATOR = b"\x1e"  # before each record of a JSON text sequence

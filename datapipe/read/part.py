@@ -248,16 +248,12 @@ def _from(spec: Spec, one: Input, at: Place) -> Iterator[Rows]:
     if one.format == "jsonl":
         yield from _lines(spec, one, blocks(discard(chunks, at.offset), at))
         return
-    tabs = _stem(one.path).endswith(".tsv")
+    tabs = csv.is_tabs(one.relative)
     columns, lines, behind = csv.header(blocks(chunks, Place(0, 1)), tabs, str(one.path))
     if at.offset:
         chunks = discard(iter(Expanded(one.path, one.codec, spec.expanded)), at.offset)
         lines, behind = csv.Lines(blocks(chunks, at)), at
     yield from csv.rows(columns, lines, behind, spec.names, tabs, str(one.path))
-
-
-def _stem(path: Path) -> str:
-    return path.stem.lower() if path.suffix.lower() in (".gz", ".zst", ".bz2", ".xz") else path.name.lower()
 
 
 def _lines(spec: Spec, one: Input, found: Iterator) -> Iterator[Rows]:

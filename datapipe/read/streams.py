@@ -22,6 +22,7 @@ from datapipe.errors import DataError, PolicyError
 from datapipe.kernels.shape import newlines
 
 BLOCK = 8_000_000  # bytes of text that are worked on together
+NO_LIMIT = 1 << 60  # bytes that a file may expand to where it was within its limit before, or its beginning is read
 CHUNK = 1 << 20  # bytes read or expanded at once, about
 WINDOW = 2**31  # the largest zstd window that is read (`--long=31`)
 
